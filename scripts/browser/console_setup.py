@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 from console_page import POOL, Console, eventually, expect
@@ -126,6 +127,7 @@ class Setup:
         expect("a disk that holds something needs its name", next_button.is_disabled())
         console.dialog.get_by_label("What it holds is lost").fill("bay4")
         expect("with its name typed it may be taken", next_button.is_enabled())
+        self.swapped(foreign, next_button)
         eventually(
             "parity over four disks is offered",
             10,
@@ -149,6 +151,20 @@ class Setup:
         console.done()
         console.sees("the pool", "What still fits")
         self.say("the wizard makes a pool, and what is lost was typed")
+
+    def swapped(self, path, next_button):
+        """Another disk comes to have the path of one whose name was typed: the choice and the name have ended."""
+        console = self.console
+        # The name is on another file now, as the name of a device is after it was plugged in again.
+        other = f"{path}.other"
+        shutil.copyfile(path, other)
+        os.replace(other, path)
+        eventually("the choice has ended", 20, lambda: not console.dialog.locator(f"input[value='{path}']").is_checked())
+        console.sees("why", "is not the device any more", selector="dialog[open]")
+        console.dialog.locator(f"input[value='{path}']").check()
+        expect("the typed name has ended", next_button.is_disabled())
+        console.dialog.get_by_label("What it holds is lost").fill("bay4")
+        expect("the other disk is taken by its name", next_button.is_enabled())
 
     def new_spaces(self):
         """A mirror space, a parity space, and where volumes can be mounted, a volume."""

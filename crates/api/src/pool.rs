@@ -343,6 +343,10 @@ pub struct CreatePool {
     /// Those of `disks`, as written there, whose content may be destroyed.
     #[serde(default)]
     pub destroy: Vec<String>,
+    /// The `identity` of each of `destroy` as it was listed, in that order: the change is refused where another device, or other
+    /// content, is at the path by now. Empty, or left out, for one that is not compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<String>,
     /// A fault domain for each disk; 0, or missing, for itself alone.
     #[serde(default)]
     pub fault_domains: Vec<u32>,
@@ -429,6 +433,10 @@ pub struct AddDisks {
     /// Those of `disks`, as written there, whose content may be destroyed.
     #[serde(default)]
     pub destroy: Vec<String>,
+    /// The `identity` of each of `destroy` as it was listed, in that order: the change is refused where another device, or other
+    /// content, is at the path by now. Empty, or left out, for one that is not compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<String>,
     /// Whether rows that are there stay where they are; otherwise a rebalance of the pool begins behind this.
     // Left out where it says nothing: daemons that do not know it refuse what they do not know.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -453,6 +461,10 @@ pub struct ReplaceDisk {
     /// That path again when its content may be destroyed.
     #[serde(default)]
     pub destroy: Vec<String>,
+    /// The `identity` of each of `destroy` as it was listed, in that order: the change is refused where another device, or other
+    /// content, is at the path by now. Empty, or left out, for one that is not compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<String>,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,
@@ -512,6 +524,9 @@ pub struct Device {
     /// Whether that pool is open here and does not have it any more: it was removed, replaced or done without.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_left: bool,
+    /// Text that another device at this path, or other content, does not have. It means nothing by itself; `seen` of a change takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
 }
 
 /// Devices that belong to no open pool.

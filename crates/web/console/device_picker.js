@@ -1,4 +1,7 @@
 // Choosing devices that belong to no open pool. One that holds something is only taken when its name was typed.
+//
+// Invariant: a choice and a typed name hold for the device that was shown, not for its path. When another device, or other
+// content, comes to be there, the choice has ended; the daemon compares the identity that was shown, too.
 
 import { keep, pathOf } from './api.js';
 import { refusal } from './dialog.js';
@@ -10,7 +13,10 @@ const REPLACEABLE = new Set(['foreign', 'member', 'unusable']);
 
 const listed = () => keep(pathOf('ListDevices'), 3);
 
-export const newPicks = () => ({ chosen: {}, names: {}, extra: [], path: '' });
+export const newPicks = () => ({ chosen: {}, names: {}, extra: [], path: '', lost: [] });
+
+// What a choice holds for.
+const keyOf = (device) => device.identity ?? JSON.stringify([device.state, device.size_bytes, device.what]);
 
 /** All devices, and files that somebody named. */
 export function devicesOf(picks) {
@@ -23,28 +29,48 @@ export function devicesOf(picks) {
   ];
 }
 
-export const chosenOf = (picks) => devicesOf(picks).filter((device) => picks.chosen[device.path]);
+export const chosenOf = (picks) => devicesOf(picks).filter((device) => picks.chosen[device.path] === keyOf(device));
+
+/** Paths that were chosen, and are something else by now, or nothing. */
+function lostOf(picks) {
+  if (!listed().document) return [];
+  const here = new Set(chosenOf(picks).map((device) => device.path));
+  return Object.keys(picks.chosen).filter((path) => picks.chosen[path] && !here.has(path));
+}
+
+function drop(picks, path) {
+  delete picks.chosen[path];
+  delete picks.names[path];
+}
 
 const needsName = (device) => REPLACEABLE.has(device.state) || device.state === 'named';
 const isNamed = (device, picks) => picks.names[device.path] === baseName(device.path);
 
+const destroyed = (picks) => chosenOf(picks).filter((device) => needsName(device) && isNamed(device, picks));
+
 /** Paths of chosen devices whose content may be lost, as somebody has typed. */
-export const destroyOf = (picks) =>
-  chosenOf(picks)
-    .filter((device) => needsName(device) && isNamed(device, picks))
-    .map((device) => device.path);
+export const destroyOf = (picks) => destroyed(picks).map((device) => device.path);
+
+/** The fields of a change that say what may be lost, and what was seen there. */
+export function consentOf(picks) {
+  const seen = destroyed(picks).map((device) => device.identity ?? '');
+  return { destroy: destroyOf(picks), ...(seen.some(Boolean) ? { seen } : {}) };
+}
 
 /** Whether something is chosen, and all that would be lost was typed. A path named by hand may be empty: the plan tells. */
 export const isPicked = (picks) =>
+  lostOf(picks).length === 0 &&
   chosenOf(picks).length > 0 &&
   chosenOf(picks).every((device) => !REPLACEABLE.has(device.state) || isNamed(device, picks));
 
 function option(device, picks, redraw, isSingle, redo) {
   const can = device.state === EMPTY || needsName(device);
-  const isChosen = Boolean(picks.chosen[device.path]);
+  const isChosen = picks.chosen[device.path] === keyOf(device);
   const choose = (event) => {
     if (isSingle) picks.chosen = {};
-    picks.chosen[device.path] = event.target.checked;
+    drop(picks, device.path);
+    picks.lost = [];
+    if (event.target.checked) picks.chosen[device.path] = keyOf(device);
     redo();
   };
   return h(
@@ -104,23 +130,58 @@ function option(device, picks, redraw, isSingle, redo) {
   );
 }
 
+const lostNote = (paths, what) =>
+  paths.length
+    ? h(
+        'div',
+        { class: 'note bad', role: 'alert' },
+        paths.map((path) => h('p', null, h('code', null, path), ' is not the device any more that was chosen. ', what)),
+      )
+    : null;
+
+/** The chosen devices with what they hold, for the step that confirms. */
+export function chosenView(picks) {
+  return [
+    lostNote(lostOf(picks), 'Go back and choose again.'),
+    h(
+      'ul',
+      { class: 'chosen' },
+      chosenOf(picks).map((device) =>
+        h(
+          'li',
+          { key: device.path },
+          h('code', null, device.path),
+          ` ${device.size_bytes ? `${bytes(device.size_bytes)}, ` : ''}`,
+          device.state === EMPTY ? 'empty' : device.state === 'named' ? device.what : `${words(device.state)}: ${device.what}`,
+        ),
+      ),
+    ),
+  ];
+}
+
 /** The choice itself. `isSingle` allows one device. */
 export function devicePicker(picks, redraw, { isSingle = false, legend = 'Devices that no pool uses' } = {}) {
   const redo = redraw;
   const entry = listed();
   const devices = devicesOf(picks);
+  for (const path of lostOf(picks)) {
+    drop(picks, path);
+    picks.lost.push(path);
+  }
   const add = () => {
     const path = picks.path.trim();
     if (!path.startsWith('/')) return;
     if (!picks.extra.includes(path)) picks.extra.push(path);
     if (isSingle) picks.chosen = {};
-    picks.chosen[path] = true;
+    picks.lost = [];
+    picks.chosen[path] = keyOf(devicesOf(picks).find((device) => device.path === path));
     picks.path = '';
     redraw();
   };
   return h(
     'div',
     { class: 'options' },
+    lostNote(picks.lost, 'Its choice and its typed name have ended.'),
     h(
       'fieldset',
       null,

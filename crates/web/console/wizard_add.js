@@ -2,7 +2,7 @@
 
 import { known } from './api.js';
 import { estimate } from './capacity.js';
-import { chosenOf, destroyOf, devicePicker, isPicked, newPicks } from './device_picker.js';
+import { chosenOf, chosenView, consentOf, destroyOf, devicePicker, isPicked, newPicks } from './device_picker.js';
 import { commandLine, perform, planStep, wizard } from './dialog.js';
 import { h } from './dom.js';
 import { bytes, command, plural, protection } from './format.js';
@@ -14,7 +14,7 @@ function bodyOf(model) {
   const enclosure = model.enclosure.trim();
   return {
     disks,
-    destroy: destroyOf(model.picks),
+    ...consentOf(model.picks),
     ...(model.use === 'stays' ? { stays: true } : {}),
     ...(model.use === 'spare' ? { spare: true } : {}),
     ...(enclosure ? { enclosures: disks.map(() => enclosure) } : {}),
@@ -131,6 +131,7 @@ export function addDisks(pool) {
     levels(pool, model),
   ];
   const confirm = (_, redraw) => [
+    chosenView(model.picks),
     planStep(model, 'AddDisks', { pool }, bodyOf(model), redraw),
     commandLine(lineOf(pool, model)),
   ];
@@ -161,7 +162,7 @@ export function addDisks(pool) {
         heading: 'What will happen',
         view: confirm,
         isConfirm: true,
-        isReady: () => Boolean(model.plan),
+        isReady: () => Boolean(model.plan) && isPicked(model.picks),
         isDanger: () => destroyOf(model.picks).length > 0,
       },
       { title: 'Progress', heading: 'What is going on', view: progress },

@@ -1,7 +1,7 @@
 // The wizard for a new pool: its disks, what they give, and the plan.
 
 import { estimate, disksNeeded } from './capacity.js';
-import { chosenOf, destroyOf, devicePicker, isPicked, newPicks } from './device_picker.js';
+import { chosenOf, chosenView, consentOf, destroyOf, devicePicker, isPicked, newPicks } from './device_picker.js';
 import { change } from './api.js';
 import { commandLine, perform, planStep, wizard } from './dialog.js';
 import { h } from './dom.js';
@@ -16,7 +16,7 @@ function bodyOf(model) {
   return {
     name: model.name,
     disks,
-    destroy: destroyOf(model.picks),
+    ...consentOf(model.picks),
     ...(enclosures.some(Boolean) ? { enclosures } : {}),
   };
 }
@@ -153,7 +153,11 @@ function nameIt(model, redraw) {
 }
 
 function confirmIt(model, redraw) {
-  return [planStep(model, 'CreatePool', {}, bodyOf(model), redraw), commandLine(lineOf(model))];
+  return [
+    chosenView(model.picks),
+    planStep(model, 'CreatePool', {}, bodyOf(model), redraw),
+    commandLine(lineOf(model)),
+  ];
 }
 
 export function newPool() {
@@ -170,7 +174,7 @@ export function newPool() {
         heading: 'What will happen',
         view: confirmIt,
         isConfirm: true,
-        isReady: () => Boolean(model.plan),
+        isReady: () => Boolean(model.plan) && isPicked(model.picks),
         isDanger: () => destroyOf(model.picks).length > 0,
       },
     ],

@@ -1,7 +1,7 @@
 // The wizard that replaces a disk: which one it is and where, what takes its place, and how far that is.
 
 import { can, change } from './api.js';
-import { chosenOf, destroyOf, devicePicker, isPicked, newPicks } from './device_picker.js';
+import { chosenOf, chosenView, consentOf, destroyOf, devicePicker, isPicked, newPicks } from './device_picker.js';
 import { commandLine, perform, planStep, wizard } from './dialog.js';
 import { h, toast } from './dom.js';
 import { bytes, command, diskName, words } from './format.js';
@@ -37,7 +37,7 @@ export function replaceDisk(pool, slot = null) {
   const model = { picks: newPicks(), slot };
   const disks = () => poolOf(pool)?.disks ?? [];
   const old = () => disks().find((disk) => disk.slot === model.slot);
-  const bodyOf = () => ({ with: chosenOf(model.picks)[0]?.path ?? '', destroy: destroyOf(model.picks) });
+  const bodyOf = () => ({ with: chosenOf(model.picks)[0]?.path ?? '', ...consentOf(model.picks) });
 
   const choose = (_, redraw) => {
     const disk = old();
@@ -84,6 +84,8 @@ export function replaceDisk(pool, slot = null) {
               h('button', { type: 'button', onclick: () => locate(pool, disk, false) }, 'Blink for 5 minutes'),
               h('button', { type: 'button', class: 'plain', onclick: () => locate(pool, disk, true) }, 'Stop blinking'),
             ),
+            commandLine(command('disk', 'locate', pool, disk.slot, '--seconds', '300')),
+            commandLine(command('disk', 'locate', pool, disk.slot, '--off')),
           )
         : null,
     ];
@@ -113,7 +115,7 @@ export function replaceDisk(pool, slot = null) {
     const disk = old();
     const body = bodyOf();
     return [
-      disk ? facts(['Old disk', describe(disk)], ['New disk', body.with]) : null,
+      disk ? facts(['Old disk', describe(disk)], ['New disk', chosenView(model.picks)]) : null,
       planStep(model, 'ReplaceDisk', { pool, disk: String(model.slot) }, body, redraw),
       commandLine(
         command(
@@ -156,7 +158,7 @@ export function replaceDisk(pool, slot = null) {
         heading: 'What will happen',
         view: confirm,
         isConfirm: true,
-        isReady: () => Boolean(model.plan),
+        isReady: () => Boolean(model.plan) && isPicked(model.picks),
         isDanger: () => destroyOf(model.picks).length > 0,
       },
       { title: 'Progress', heading: 'How far it is', view: progress },

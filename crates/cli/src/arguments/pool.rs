@@ -29,6 +29,8 @@ pub(crate) enum PoolCommand {
     Remove(PoolRemove),
     /// Move data from full disks to emptier ones, until they are as even as can be
     Rebalance(PoolRebalance),
+    /// Copy to disks what they have missed; a job does so by itself when a disk is back
+    Resync(PoolResync),
     /// Change a setting of a pool
     Set(PoolSet),
     /// End the warnings about errors of its disks, until there are more, and about damage that is mended; `disk list` keeps what was counted
@@ -109,6 +111,19 @@ pub(crate) struct PoolRebalance {
     /// Call a rebalance off that has not ended: what was moved stays where it is
     #[arg(long)]
     pub cancel: bool,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen pool resync`
+#[derive(Debug, Args)]
+pub(crate) struct PoolResync {
+    /// The pool
+    pub pool: Name,
     /// Whether to wait.
     #[command(flatten)]
     pub waiting: Waiting,

@@ -82,6 +82,7 @@ fn disk_replace(session: &mut Session<'_, '_>, arguments: &DiskReplace) -> Resul
         let request = |destroy: &[String]| ReplaceDisk {
             with: with.clone(),
             destroy: destroy.to_vec(),
+            seen: Vec::new(),
             dry_run: false,
         };
         session.take_in(&call::<verb::ReplaceDisk>(disk), &disks, request, arguments.dry.intent())?

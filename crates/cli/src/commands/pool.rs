@@ -10,7 +10,7 @@ use dolmen_api::{
 use crate::arguments::ScrubArguments;
 use crate::arguments::common::{Format, Waiting};
 use crate::arguments::pool::{
-    PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolImport, PoolRebalance, PoolRemove, PoolSet,
+    PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolImport, PoolRebalance, PoolRemove, PoolResync, PoolSet,
 };
 use crate::arguments::values::{AlertAt, Rate, RepairAfter};
 use crate::commands::disk::{disk_word, in_enclosures};
@@ -50,6 +50,7 @@ pub(crate) fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Resul
         PoolCommand::Add(arguments) => pool_add(session, &arguments),
         PoolCommand::Remove(arguments) => pool_remove(session, &arguments),
         PoolCommand::Rebalance(arguments) => pool_rebalance(session, &arguments),
+        PoolCommand::Resync(arguments) => pool_resync(session, &arguments),
         PoolCommand::Set(arguments) => pool_set(session, &arguments),
         PoolCommand::Acknowledge(arguments) => {
             let asked = call::<verb::AcknowledgeErrors>([arguments.pool.as_str()]);
@@ -75,6 +76,7 @@ fn pool_create(session: &mut Session<'_, '_>, arguments: &PoolCreate) -> Result<
         name: arguments.pool.to_string(),
         disks: disks.absolute.clone(),
         destroy: destroy.to_vec(),
+        seen: Vec::new(),
         fault_domains: arguments.fault_domains.clone(),
         enclosures: enclosures.clone(),
         dry_run: false,
@@ -99,6 +101,7 @@ fn pool_add(session: &mut Session<'_, '_>, arguments: &PoolAdd) -> Result<(), Cl
     let request = |destroy: &[String]| AddDisks {
         disks: disks.absolute.clone(),
         destroy: destroy.to_vec(),
+        seen: Vec::new(),
         stays: arguments.stays,
         spare: arguments.spare,
         enclosures: enclosures.clone(),
@@ -116,6 +119,12 @@ fn pool_rebalance(session: &mut Session<'_, '_>, arguments: &PoolRebalance) -> R
         return session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop);
     }
     let asked = call::<verb::RebalancePool>([arguments.pool.as_str()]);
+    let change = session.change(&asked, &Simple::default(), arguments.dry.intent())?;
+    session.wait_for(&change, &arguments.waiting)
+}
+
+fn pool_resync(session: &mut Session<'_, '_>, arguments: &PoolResync) -> Result<(), CliError> {
+    let asked = call::<verb::ResyncPool>([arguments.pool.as_str()]);
     let change = session.change(&asked, &Simple::default(), arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)
 }

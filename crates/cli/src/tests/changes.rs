@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Reply, answer, change, obey, refuse, some
 use crate::arguments::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 76] = [
+const CHANGES: [&str; 77] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -19,6 +19,7 @@ const CHANGES: [&str; 76] = [
     "pool remove tank 3 --cancel",
     "pool rebalance tank",
     "pool rebalance tank --cancel",
+    "pool resync tank",
     "disk replace tank 3 /d",
     "disk replace tank 3 --cancel",
     "pool set tank --write-cache 1G",

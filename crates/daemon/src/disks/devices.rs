@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
+use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,7 +36,7 @@ use crate::disks::providers::PROVIDERS;
 use crate::fault;
 use crate::open_pool::OpenPool;
 use crate::open_pools::OpenPools;
-use crate::state::{Identity, Members, identity};
+use crate::state::{Connection, Identity, Members, identity};
 
 /// How long to wait before disks that another process holds are tried again.
 const HELD_PAUSE: Duration = Duration::from_millis(100);
@@ -301,12 +303,27 @@ impl Devices {
         first
     }
 
+    /// Describes a device: what it is good for, what it holds, and what tells it from another one at its path.
     pub(crate) async fn describe(&self, path: &Path) -> Device {
+        let device = self.describe_contents(path).await;
+        Device { identity: identity_of(&device), ..device }
+    }
+
+    async fn describe_contents(&self, path: &Path) -> Device {
         let shown = path.display().to_string();
         let device = |state, size_bytes, what: String, of: Option<(String, usize)>| {
             let (pool, count) = of.unzip();
             let pool_disk_count = count.map(|count| count as u64);
-            Device { path: shown, size_bytes, state, what, pool, pool_disk_count, has_left: false }
+            Device {
+                path: shown,
+                size_bytes,
+                state,
+                what,
+                pool,
+                pool_disk_count,
+                has_left: false,
+                identity: None,
+            }
         };
         if let Ok(Some(by)) = in_use(path) {
             return device(DeviceState::InUse, None, by.to_string(), None);
@@ -408,6 +425,30 @@ impl Devices {
         Ok(Some(notes))
     }
 
+    /// Refuses to destroy what is at a path by now, where that is not what was listed.
+    pub(crate) async fn check_seen(&self, destroy: &[String], seen: &[String]) -> Answer<()> {
+        if seen.len() > destroy.len() {
+            let message = format!(
+                "{} identities were given for {} disks to destroy; nothing was changed",
+                seen.len(),
+                destroy.len()
+            );
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message));
+        }
+        for (path, seen) in destroy.iter().zip(seen).filter(|(_, seen)| !seen.is_empty()) {
+            let found = self.describe(&self.canonical(path)?).await;
+            if found.identity.as_ref() != Some(seen) {
+                let message = format!(
+                    "{path} is another device than was listed, or holds something else by now: {}; nothing was changed",
+                    found.what
+                );
+                let hint = "list the devices again, and confirm what may be destroyed again";
+                return Err(ErrorBody::new(ErrorCode::ForeignData, message).on(path.as_str()).hint(hint));
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn named_disks(&self, disks: &[String], destroy: &[String]) -> Answer<NamedDisks> {
         if let Some(stranger) = destroy.iter().find(|name| !disks.contains(name)) {
             let message =
@@ -418,6 +459,14 @@ impl Devices {
         let overwrite = destroy.iter().map(|path| self.canonical(path)).collect::<Answer<Vec<_>>>()?;
         Ok(NamedDisks { paths, overwrite: overwrite.iter().map(|path| path.display().to_string()).collect() })
     }
+}
+
+/// Returns the text that another device at the path, or other content, does not have.
+fn identity_of(device: &Device) -> Option<String> {
+    let connection = Connection::at(Path::new(&device.path))?;
+    let mut hasher = DefaultHasher::new();
+    (connection, device.size_bytes, discriminant(&device.state), &device.what).hash(&mut hasher);
+    Some(format!("{:016x}", hasher.finish()))
 }
 
 impl Devices {

@@ -148,6 +148,7 @@ impl Membership {
             return remove_with(&self.drains, &pool, old, what, SpareToCall::This(spare), request.dry_run)
                 .await;
         }
+        self.devices.check_seen(&request.destroy, &request.seen).await?;
         let disks = self.devices.named_disks(std::slice::from_ref(&request.with), &request.destroy)?;
         let devices = self.devices.open_all(&disks.paths, pool.id())?;
         let extents = self.devices.check_for(&pool, &devices, &disks.overwrite).await?;

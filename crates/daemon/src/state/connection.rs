@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::state::identity::{Identity, identity};
 
 /// Connection of a disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Connection {
     identity: Identity,
     /// Number that the kernel gives each medium of a block device once, where it has such numbers.

@@ -224,7 +224,18 @@ fn a_disk_that_was_replaced_is_called_what_it_is_when_it_comes_again() {
         (&listed["what"], &listed["has_left"]),
         (&json!("was a disk of pool tank, and has left it"), &json!(true))
     );
-    world.post("/v1/pools/tank/disks", &json!({"disks": [&disk], "destroy": [&disk]}));
+    // What was listed is compared: another file of the same size under the name is not what somebody has agreed to lose.
+    let body = json!({"disks": [&disk], "destroy": [&disk], "seen": [&listed["identity"]]});
+    assert!(listed["identity"].is_string(), "{listed}");
+    let aside = format!("{disk}.aside");
+    fs::rename(&disk, &aside).unwrap();
+    fs::copy(&aside, &disk).unwrap();
+    let error = world.refused("/v1/pools/tank/disks", &body);
+    assert!(error["code"] == "foreign_data" && error["message"].as_str().unwrap().contains("another device"));
+    fs::rename(&aside, &disk).unwrap();
+    let many = json!({"disks": [&disk], "destroy": [&disk], "seen": ["", ""]});
+    assert_eq!(world.refused("/v1/pools/tank/disks", &many)["code"], "bad_request");
+    world.post("/v1/pools/tank/disks", &body);
     assert_eq!(world.get("/v1/status")["health"], "healthy");
 }
 
