@@ -54,6 +54,7 @@ def arguments_of():
     parser.add_argument(
         "--axe", default=environment("DOLMEN_AXE"), help="axe.min.js; without it nothing is asked of axe"
     )
+    parser.add_argument("--bars", action="store_true", help="fail where a figure is far above its bar")
     parser.add_argument("--shots", help="folder for screenshots")
     parser.add_argument(
         "--chromium",
@@ -106,6 +107,8 @@ class Suite(Setup, Operation, Trouble, Server, Look, Cost):
             self.every_action,
             self.two_browsers,
             self.expired_session,
+            self.another_user,
+            self.upgraded,
             self.daemon_restarts,
             self.failed_disk,
             self.idle_cost,

@@ -22,6 +22,11 @@ class Trouble:
         console.button("Create the user", console.dialog).click()
         console.done()
         console.sees("the user", "vera")
+        for name in ("Role of vera", "Remove vera"):
+            console.button(name).click()
+            console.has_command()
+            console.page.keyboard.press("Escape")
+            console.done()
         viewer = Console(self.browser, self.arguments).sign_in("vera", "another good password")
         for path in ["pools", f"pools/{POOL}", f"disks/{POOL}/0", "spaces", f"spaces/{POOL}/vm", "jobs"]:
             viewer.show(path)
@@ -44,6 +49,7 @@ class Trouble:
         viewer.sees("the next name", "Shelf 1, bay 1")
         console.show("settings")
         console.button("End the session of vera").click()
+        console.has_command()
         console.button("End it", console.dialog).click()
         console.done()
         viewer.page.wait_for_selector("dialog[open] input[name=password]")
@@ -74,6 +80,63 @@ class Trouble:
         )
         console.sees("the page goes on", "SMART")
         self.say("an expired session asks for the password and keeps the page")
+
+    def another_user(self):
+        """A change waits for a sign-in, and another user signs in: nothing is changed in the name of that one, and dialogs close."""
+        console = self.console
+        answer = console.context.request.post(
+            f"{self.arguments.base}/account/users",
+            headers={"Dolmen-Request": "1"},
+            data={"user": "otto", "password": "another good password", "role": "operator"},
+        )
+        expect("a second user is added", answer.ok, answer.status)
+        console.show(f"disks/{POOL}/1")
+        console.button("Locate").click()
+        console.plan()
+        console.context.clear_cookies()
+        console.button("Apply", console.dialog).click()
+        console.page.wait_for_selector("dialog[open] input[name=password]")
+        console.dialog.locator("input[name=user]").fill("otto")
+        console.dialog.locator("input[name=password]").fill("another good password")
+        console.dialog.locator("button[type=submit]").click()
+        console.done()
+        console.sees("what was dropped", "is dropped", selector="#toasts")
+        console.sees("the user", "otto", selector=".user-menu")
+        console.context.clear_cookies()
+        console.sign_in(self.arguments.user, self.arguments.password)
+        done = [
+            entry
+            for entry in self.document("/account/audit")["entries"]
+            if entry["user"] == "otto" and entry["what"].startswith("LocateDisk")
+        ]
+        expect("nothing was done in the name of the other user", not done, done)
+        self.say("a change that waited for a sign-in is dropped when another user signs in")
+
+    def upgraded(self):
+        """The server has other files of the console: the page says so, and is loaded again."""
+        console = self.console
+
+        def upgrade(route):
+            answer = route.fetch()
+            route.fulfill(response=answer, headers={**answer.headers, "dolmen-console": "0" * 16})
+
+        console.show("home")
+        expect("the page is of this server", not console.page.locator(".banner.old").count())
+        console.page.route("**/account/**", upgrade)
+        console.show("settings")
+        console.page.wait_for_selector(".banner.old:has-text('The console was upgraded')")
+        console.is_accessible("the banner of an upgrade")
+        console.page.unroute("**/account/**")
+        console.button("Load the page again").click()
+        console.page.wait_for_selector(".banner.old", state="detached")
+        console.page.route("**/console/page_events.js", lambda route: route.abort())
+        console.show("home")
+        console.page.evaluate("location.hash = '#/events'")
+        console.page.wait_for_selector("main :text('This page could not be loaded.')")
+        console.page.unroute("**/console/page_events.js")
+        console.button("Load the page again").click()
+        console.sees("the page that was not there", "Alerts")
+        self.say("a page that stays open over an upgrade says so, and is loaded again")
 
     def daemon_restarts(self):
         """The daemon ends and comes back under the page."""

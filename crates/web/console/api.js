@@ -1,6 +1,7 @@
 // Requests to the API and to the accounts, and documents that pages keep fresh.
 //
-// Invariant: a request that finds the session expired waits until somebody has signed in again, and is sent once more.
+// Invariant: a request that finds the session expired waits until somebody has signed in again, and is sent once more. A
+// change is sent once more for the same user with the same role alone: what one has agreed to, nobody else does.
 
 import { VERBS, ROLES } from './verbs.js';
 
@@ -21,6 +22,18 @@ export const session = { user: null, role: null, signIn: null, refresh: null };
 
 export const can = (verb) => ROLES.indexOf(session.role) >= ROLES.indexOf(VERBS[verb][1]);
 
+const RELEASE = document.querySelector('meta[name="dolmen-console"]')?.content ?? '';
+
+/** Whether the server has other files of the console than this page was loaded with. */
+export const release = { isOld: false };
+
+// The server tells with each answer which files of the console it has.
+function compareRelease(found) {
+  if (!found || found === RELEASE || release.isOld) return;
+  release.isOld = true;
+  arrived();
+}
+
 async function send(method, path, body) {
   const init = { method, headers: { Accept: 'application/json' }, credentials: 'same-origin', cache: 'no-store' };
   if (method === 'POST') {
@@ -34,6 +47,7 @@ async function send(method, path, body) {
   } catch {
     throw new Refusal(0, null);
   }
+  compareRelease(answer.headers.get('dolmen-console'));
   const text = await answer.text();
   let document = null;
   try {
@@ -46,6 +60,7 @@ async function send(method, path, body) {
 }
 
 export async function request(method, path, body) {
+  const { user, role } = session;
   try {
     return await send(method, path, body);
   } catch (error) {
@@ -54,8 +69,20 @@ export async function request(method, path, body) {
     const isSignIn = path === '/account/sign-in' || path === '/account/first';
     if (error.status !== 401 || isSignIn || !session.signIn) throw error;
     await session.signIn();
+    if (method === 'POST' && (session.user !== user || session.role !== role)) throw dropped(user, role);
     return send(method, path, body);
   }
+}
+
+function dropped(user, role) {
+  const now = session.user === user ? `now with the role ${session.role}` : `and ${session.user} signed in`;
+  return new Refusal(401, {
+    error: {
+      code: 'permission',
+      message: `the session of ${user} (${role}) had ended, ${now}; nothing was changed`,
+      hint: 'ask for it again, if it is still wanted',
+    },
+  });
 }
 
 export const account = {
@@ -74,8 +101,12 @@ export const change = (verb, parameters, body) => request('POST', pathOf(verb, p
 /** Asks a question now. */
 export const ask = (verb, parameters) => request('GET', pathOf(verb, parameters));
 
+// Questions of pages that are under way at a time: fewer than the server carries out for one session.
+const ASKING_MAX = 4;
+
 // Documents that a page shows in addition to those of the stream.
 const documents = new Map();
+let asking = 0;
 let arrived = () => {};
 
 export const onDocument = (call) => {
@@ -89,8 +120,9 @@ export const onDocument = (call) => {
 export function keep(path, seconds = 5) {
   let entry = documents.get(path);
   if (!entry) documents.set(path, (entry = { document: undefined, error: null, at: -Infinity, isAsking: false }));
-  if (!entry.isAsking && performance.now() - entry.at > seconds * 1000) {
+  if (!entry.isAsking && asking < ASKING_MAX && performance.now() - entry.at > seconds * 1000) {
     entry.isAsking = true;
+    asking += 1;
     request('GET', path)
       .then(
         (document) => Object.assign(entry, { document, error: null }),
@@ -98,6 +130,7 @@ export function keep(path, seconds = 5) {
       )
       .finally(() => {
         Object.assign(entry, { at: performance.now(), isAsking: false });
+        asking -= 1;
         arrived();
       });
   }
@@ -105,6 +138,18 @@ export function keep(path, seconds = 5) {
 }
 
 export const known = (verb, parameters, seconds) => keep(pathOf(verb, parameters), seconds).document;
+
+const ONCE_S = 1e9;
+
+/** The same, asked for once, and again after `refresh` and after a change. */
+export const onceKnown = (verb, parameters = {}) => keep(pathOf(verb, parameters), ONCE_S).document;
+
+/** Makes a kept document stale. */
+export function refresh(verb, parameters = {}) {
+  const entry = documents.get(pathOf(verb, parameters));
+  if (entry) entry.at = -Infinity;
+  arrived();
+}
 
 /** Makes all kept documents stale, since something was changed. */
 export function stale() {

@@ -13,6 +13,9 @@ let number = 0;
 /** Draws all open dialogs again, since live data changed. */
 export const redrawDialogs = () => open.forEach((dialog) => dialog.draw());
 
+/** Closes all open dialogs. */
+export const closeDialogs = () => [...open].reverse().forEach((dialog) => dialog.close());
+
 /** Opens a dialog. `view(dialog)` returns its nodes, and is asked again whenever something changes. */
 export function dialog({ title, view, isWide = false, canClose = true, onclose = () => {} }) {
   const id = `title-${(number += 1)}`;

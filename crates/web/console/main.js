@@ -3,9 +3,9 @@
 // A page is a module with `title` and `view(parts)`, which returns nodes from what is known at the moment. Pages but the
 // first are loaded when somebody opens them.
 
-import { account, forget, onDocument, request, session } from './api.js';
+import { account, forget, onDocument, release, request, session } from './api.js';
 import { redrawDialogs } from './dialog.js';
-import { h, morph, s, toast } from './dom.js';
+import { h, morph, s } from './dom.js';
 import { duration } from './format.js';
 import { hush, listen, live, openJobs, relisten } from './live.js';
 import { onRedraw } from './redraw.js';
@@ -85,6 +85,20 @@ function banner() {
     );
   return null;
 }
+
+const loadAgain = () => h('button', { type: 'button', onclick: () => location.reload() }, 'Load the page again');
+
+// Pages that are loaded later would not fit to the modules that are here.
+const oldBanner = () =>
+  release.isOld
+    ? h(
+        'div',
+        { class: 'banner old', role: 'alert', key: 'old' },
+        h('strong', null, 'The console was upgraded.'),
+        h('span', null, ' This page is of the version before, and parts of it may fail. '),
+        loadAgain(),
+      )
+    : null;
 
 function navigation() {
   const openCount = openJobs().length;
@@ -202,12 +216,18 @@ function frame() {
           class: live.state === 'daemon' || live.state === 'server' ? 'is-old' : null,
           key: `main-${page.name}-${page.parts.join('/')}`,
         },
+        oldBanner(),
         banner(),
         nodes,
       ),
     ),
   ];
 }
+
+const unloaded = () => [
+  h('h1', null, PAGES[page.name][0]),
+  h('div', { class: 'note bad', role: 'alert' }, h('p', null, 'This page could not be loaded.'), loadAgain()),
+];
 
 async function route(isFirst = false) {
   const parts = location.hash
@@ -228,11 +248,14 @@ async function route(isFirst = false) {
   try {
     mine.module = await LOADERS[name]();
   } catch {
-    toast('The page could not be loaded. Try again.', 'bad');
-    return;
+    // The browser keeps a module that failed as failed: only a page that is loaded again asks for it again.
+    mine.module = { view: unloaded };
+    // Where the server has other files by now, this tells.
+    request('GET', '/account').catch(() => {});
   }
   if (page !== mine) return;
   document.querySelector('.user-menu')?.removeAttribute('open');
+  mine.module.opened?.();
   draw();
   // Screen readers and the keyboard go on at the new page.
   if (!isFirst)

@@ -1,8 +1,8 @@
 // Signing in: as a page when nobody is signed in, as a dialog over the page when a session has expired.
 
 import { account, forget, request, session } from './api.js';
-import { dialog, refusal } from './dialog.js';
-import { h, morph } from './dom.js';
+import { closeDialogs, dialog, refusal } from './dialog.js';
+import { h, morph, toast } from './dom.js';
 
 /** Takes in what the server tells of the session. Returns whether a first sign-in is awaited. */
 export function takeAccount(document) {
@@ -125,6 +125,7 @@ let asked = null;
 /** Asks for the password again over the page, once for all requests that wait for it. */
 export function signInAgain(call) {
   asked ??= new Promise((resolve) => {
+    const before = { user: session.user, role: session.role };
     const model = { isFirst: false, user: session.user ?? '' };
     dialog({
       title: 'Sign in again',
@@ -137,6 +138,11 @@ export function signInAgain(call) {
           form(model, self.draw, () => {
             asked = null;
             self.close();
+            // What another user has begun, or the same one with another role, is not carried on.
+            if (session.user !== before.user || session.role !== before.role) {
+              closeDialogs();
+              toast(`${session.user} (${session.role}) is signed in; what ${before.user} had begun is dropped`, 'warn');
+            }
             call();
             resolve();
           }),

@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use tokio::sync::Semaphore;
-
 use super::metrics::LastPage;
 use super::passwords::PasswordWorker;
 use super::refusal::Refusal;
@@ -14,11 +12,8 @@ use crate::alerts::Engine;
 use crate::audit::Audit;
 use crate::daemon::Daemon;
 use crate::error::WebError;
-use crate::limits::{Rates, SignIns};
+use crate::limits::{REQUESTS, Rates, SignIns, Turns};
 use crate::server::Certificates;
-
-/// Requests that are carried out at a time.
-const REQUESTS_MAX: usize = 64;
 
 /// The server's services.
 pub(crate) struct App {
@@ -31,7 +26,7 @@ pub(crate) struct App {
     pub daemon: Daemon,
     pub alerts: Arc<Engine>,
     pub certificates: Arc<Certificates>,
-    pub requests: Semaphore,
+    pub turns: Turns,
     pub(super) metrics: LastPage,
     hub: OnceLock<Hub>,
 }
@@ -52,12 +47,12 @@ impl App {
             lives: Lives::default(),
             passwords: PasswordWorker::new()?,
             sign_ins: SignIns::default(),
-            rates: Rates::default(),
+            rates: Rates::new(REQUESTS),
             audit: Audit::in_folder(state),
             daemon: Daemon::new(socket),
             alerts,
             certificates,
-            requests: Semaphore::new(REQUESTS_MAX),
+            turns: Turns::default(),
             metrics: LastPage::default(),
             hub: OnceLock::new(),
         });

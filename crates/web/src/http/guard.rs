@@ -13,12 +13,12 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use super::app::Shared;
-use super::identity::{Identity, identify};
+use super::identity::{Identity, Who, identify};
 use super::refusal::Refusal;
 use super::stream;
 use crate::audit::Entry;
 use crate::clock;
-use crate::limits::{RateKey, network_of};
+use crate::limits::{Matter, RateKey, network_of};
 
 /// How long a body may take to arrive.
 const BODY_LIMIT: Duration = Duration::from_secs(10);
@@ -30,6 +30,8 @@ const TURN_LIMIT: Duration = Duration::from_secs(5);
 const URI_BYTES_MAX: usize = 4096;
 /// Header that a page of another site cannot send without being asked about.
 const REQUEST_HEADER: &str = "dolmen-request";
+/// Header that tells a browser which files of the console belong to this server.
+const RELEASE_HEADER: &str = "dolmen-console";
 
 /// Rules for the browser: nothing but files of this host, in no frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -58,6 +60,7 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let is_stream = request.uri().path() == stream::PATH;
+    let matter = if request.uri().path().starts_with("/account") { Matter::Account } else { Matter::Other };
     let is_page = super::pages::is_page(request.uri().path());
     let line = format!("{} {}", request.method(), request.uri().path());
     let is_change = request.method() == Method::POST;
@@ -74,9 +77,13 @@ pub(super) async fn guard(
         if is_stream {
             return next.run(request).await;
         }
-        match timeout(TURN_LIMIT, app.requests.acquire()).await {
-            Ok(Ok(_permit)) => next.run(request).await,
-            Ok(Err(_)) | Err(_) => {
+        let key = request.extensions().get::<Identity>().map_or_else(
+            || RateKey::Network(network_of(client.address)),
+            |identity| key_of(identity, client),
+        );
+        match timeout(TURN_LIMIT, app.turns.take(key, matter)).await {
+            Ok(Some(_turn)) => next.run(request).await,
+            Ok(None) | Err(_) => {
                 Refusal::busy("too many requests at once; nothing was changed").into_response()
             }
         }
@@ -93,6 +100,7 @@ pub(super) async fn guard(
     for (name, value) in HEADERS {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
+    headers.insert(HeaderName::from_static(RELEASE_HEADER), super::pages::release().clone());
     if !is_page {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
@@ -112,8 +120,8 @@ async fn admit(app: &Shared, client: Client, request: Request) -> Result<Request
     // Before anything that takes work: whoever sends too much is refused cheaply.
     let identity = identify(app, request.headers());
     let key = match &identity {
-        Ok(Identity(Some(who))) => who.rate_key(),
-        Ok(Identity(None)) | Err(_) => RateKey::Network(network_of(client.address)),
+        Ok(identity) => key_of(identity, client),
+        Err(_) => RateKey::Network(network_of(client.address)),
     };
     if !app.rates.take(&key, clock::boot_ms()) {
         return Err(Refusal::too_many("too many requests a second; nothing was changed", 1));
@@ -130,6 +138,12 @@ async fn admit(app: &Shared, client: Client, request: Request) -> Result<Request
     };
     parts.extensions.insert(identity);
     Ok(Request::from_parts(parts, body))
+}
+
+/// Returns whose requests are counted together.
+fn key_of(identity: &Identity, client: Client) -> RateKey {
+    let of_who = identity.0.as_ref().map(Who::rate_key);
+    of_who.unwrap_or_else(|| RateKey::Network(network_of(client.address)))
 }
 
 /// Refuses a change that a page of another site may have caused.

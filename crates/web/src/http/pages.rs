@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use axum::Router;
 use axum::extract::Path;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use dolmen_api::ErrorCode;
@@ -18,6 +18,8 @@ include!(concat!(env!("OUT_DIR"), "/console_files.rs"));
 
 /// The page at `/`.
 const INDEX: &str = "index.html";
+/// What stands in that page in the place of [`release`].
+const RELEASE_MARK: &str = "RELEASE-OF-THE-CONSOLE";
 /// Folder of the other files.
 const FOLDER: &str = "/console/";
 
@@ -33,9 +35,35 @@ pub(super) fn is_page(path: &str) -> bool {
     path == "/" || path.starts_with(FOLDER)
 }
 
+/// Returns what tells these files from those of another version. Each answer has it, and the page that a browser has loaded: where the
+/// two differ, modules that it has and modules that it loads later do not belong together.
+pub(super) fn release() -> &'static HeaderValue {
+    static RELEASE: OnceLock<HeaderValue> = OnceLock::new();
+    RELEASE.get_or_init(|| {
+        let digests = FILES.iter().map(|(name, content)| format!("{name} {}\n", digest_of_bytes(content)));
+        let release = format!("{:.16}", digest_of_bytes(digests.collect::<String>().as_bytes()));
+        HeaderValue::from_str(&release).unwrap_or(HeaderValue::from_static("unknown"))
+    })
+}
+
+/// Returns a file as it is served.
+fn content_of(name: &str) -> Option<&'static [u8]> {
+    static PAGE: OnceLock<Vec<u8>> = OnceLock::new();
+    let (_, content) = FILES.iter().find(|(known, _)| *known == name)?;
+    if name != INDEX {
+        return Some(content);
+    }
+    let page = || {
+        let release = release().to_str().unwrap_or("");
+        String::from_utf8_lossy(content).replace(RELEASE_MARK, release).into_bytes()
+    };
+    Some(PAGE.get_or_init(page))
+}
+
 fn file(name: &str, headers: &HeaderMap) -> Response {
     let found = FILES.iter().zip(tags()).find(|((known, _), _)| *known == name);
-    let (Some(((_, content), tag)), Some(kind)) = (found, kind_of(name)) else {
+    let found = found.and_then(|(_, tag)| Some((content_of(name)?, tag)));
+    let (Some((content, tag)), Some(kind)) = (found, kind_of(name)) else {
         let message = "the console has no such file";
         return Refusal::new(StatusCode::NOT_FOUND, ErrorCode::NoSuchRoute, message).into_response();
     };
@@ -44,13 +72,13 @@ fn file(name: &str, headers: &HeaderMap) -> Response {
     if known.split(',').any(|known| known.trim().trim_start_matches("W/") == tag) {
         return (StatusCode::NOT_MODIFIED, caching).into_response();
     }
-    (caching, [(header::CONTENT_TYPE, kind)], *content).into_response()
+    (caching, [(header::CONTENT_TYPE, kind)], content).into_response()
 }
 
 fn tags() -> &'static [String] {
     static TAGS: OnceLock<Vec<String>> = OnceLock::new();
     let tag = |content: &[u8]| format!("\"{:.32}\"", digest_of_bytes(content));
-    TAGS.get_or_init(|| FILES.iter().map(|(_, content)| tag(content)).collect())
+    TAGS.get_or_init(|| FILES.iter().map(|(name, _)| tag(content_of(name).unwrap_or_default())).collect())
 }
 
 /// Returns the type of a file by its name; none for one that is not served.

@@ -31,6 +31,8 @@ use super::refusal::Refusal;
 pub(super) const PATH: &str = "/api/v1/stream";
 /// Listeners, at most.
 const LISTENERS_MAX: usize = 32;
+/// Listeners of a session or a token, at most: tabs of one browser that are seen, and one that has just been closed.
+const LISTENERS_OF_ONE_MAX: usize = 4;
 /// How often the daemon is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How soon a listener that has come gets a look of its own behind the last one.
@@ -81,6 +83,12 @@ impl Hub {
     fn add(&self, who: Who, secret: Secret) -> Result<mpsc::Receiver<Bytes>, Refusal> {
         let mut listeners = self.inner.lock();
         listeners.retain(|listener| !listener.events.is_closed());
+        let key = who.rate_key();
+        if listeners.iter().filter(|listener| listener.who.rate_key() == key).count() >= LISTENERS_OF_ONE_MAX
+        {
+            let message = format!("{LISTENERS_OF_ONE_MAX} consoles of this session or token look on already");
+            return Err(Refusal::busy(message).hint("close one of them"));
+        }
         if listeners.len() >= LISTENERS_MAX {
             return Err(Refusal::busy(format!("{LISTENERS_MAX} consoles look on already")));
         }

@@ -2,11 +2,13 @@
 
 mod rate;
 mod sign_in;
+mod turns;
 
 use std::net::{IpAddr, Ipv6Addr};
 
-pub(crate) use rate::{RateKey, Rates};
+pub(crate) use rate::{CONNECTIONS, REQUESTS, RateKey, Rates};
 pub(crate) use sign_in::{Attempt, SignIns};
+pub(crate) use turns::{Matter, Turns};
 
 /// Returns what a client has one of: an IPv4 address, or a network of IPv6.
 pub(crate) fn network_of(address: IpAddr) -> IpAddr {

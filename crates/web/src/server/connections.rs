@@ -20,8 +20,9 @@ use tokio_rustls::TlsAcceptor;
 
 use super::stalled::Bounded;
 use super::tls::Certificates;
+use crate::clock;
 use crate::http::Client;
-use crate::limits::network_of;
+use crate::limits::{CONNECTIONS, RateKey, Rates, network_of};
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 256;
@@ -45,6 +46,7 @@ const GOODBYE: Duration = Duration::from_secs(3);
 struct Places {
     all: Arc<Semaphore>,
     by_network: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
+    rates: Arc<Rates>,
 }
 
 /// A place, free again when this ends.
@@ -56,10 +58,16 @@ struct Place {
 
 impl Places {
     fn new() -> Self {
-        Self { all: Arc::new(Semaphore::new(CONNECTIONS_MAX)), by_network: Arc::default() }
+        let all = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        Self { all, by_network: Arc::default(), rates: Arc::new(Rates::new(CONNECTIONS)) }
     }
 
-    fn take(&self, address: IpAddr) -> Option<Place> {
+    fn take(&self, address: IpAddr, now_ms: u64) -> Option<Place> {
+        // Programs of the host have its processors anyway, and a proxy there speaks for many.
+        let is_local = address.to_canonical().is_loopback();
+        if !is_local && !self.rates.take(&RateKey::Network(network_of(address)), now_ms) {
+            return None;
+        }
         let one = Arc::clone(&self.all).try_acquire_owned().ok()?;
         let network = network_of(address);
         let mut by_network = self.by_network.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +111,7 @@ pub(super) async fn accept(
         match accepted {
             Ok((stream, peer)) => {
                 // Without a place the connection ends at once: whoever waits in a queue learns nothing.
-                let Some(place) = places.take(peer.ip()) else { continue };
+                let Some(place) = places.take(peer.ip(), clock::boot_ms()) else { continue };
                 let acceptor = TlsAcceptor::from(certificates.config());
                 let (routes, ended) = (routes.clone(), ended.clone());
                 connections.spawn(async move {
@@ -178,13 +186,28 @@ mod tests {
     #[test]
     fn places_are_bounded_in_all_and_by_network() {
         let places = Places::new();
-        let taken = |address: &str| places.take(address.parse().unwrap());
+        let taken = |address: &str| places.take(address.parse().unwrap(), 0);
         let held: Vec<_> = (0..100).filter_map(|_| taken("192.0.2.1")).collect();
         assert_eq!(held.len(), CONNECTIONS_OF_NETWORK_MAX);
         let others: Vec<_> = (0..255).filter_map(|last| taken(&format!("198.51.100.{last}"))).collect();
         assert_eq!(held.len() + others.len(), CONNECTIONS_MAX);
         drop((held, others));
-        assert!(taken("192.0.2.1").is_some());
+        assert!(taken("192.0.2.2").is_some());
         assert!(places.by_network.lock().unwrap().len() <= 1);
+    }
+
+    /// Scenario: a network connects and ends, again and again. It is let in so often a second and no oftener, others are served
+    /// meanwhile, and programs of the host always.
+    #[test]
+    fn new_connections_of_a_network_have_a_rate() {
+        let places = Places::new();
+        let taken = |address: &str, now_ms| {
+            (0..1000).filter(|_| places.take(address.parse().unwrap(), now_ms).is_some()).count()
+        };
+        assert_eq!(taken("192.0.2.1", 0), 100);
+        assert_eq!(taken("192.0.2.1", 1000), 20);
+        assert_eq!(taken("192.0.2.2", 1000), 100);
+        assert_eq!(taken("127.0.0.1", 1000), 1000);
+        assert_eq!(taken("::ffff:127.0.0.1", 1000), 1000);
     }
 }

@@ -23,6 +23,13 @@ fn files_of_the_console_are_served_with_their_types_and_tags() {
         !page.contains("<style") && !page.contains("onclick"),
         "the policy forbids what stands in the page itself"
     );
+    // A page that stays open over an upgrade finds out by any answer.
+    let (_, release) = page.split_once("name=\"dolmen-console\" content=\"").unwrap();
+    let release = &release[..16];
+    assert!(release.chars().all(|digit| digit.is_ascii_hexdigit()), "{release}");
+    for path in ["/", "/account", "/account/users", "/api/v1/status", "/none"] {
+        assert_eq!(web.get(path, "").header("dolmen-console"), Some(release), "{path}");
+    }
     for file in page.split("\"/console/").skip(1).map(|rest| rest.split('"').next().unwrap()) {
         assert_eq!(web.get(&format!("/console/{file}"), "").status, 200, "{file}");
     }

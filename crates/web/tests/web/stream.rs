@@ -121,15 +121,17 @@ fn listeners_are_bounded() {
     let health = Arc::default();
     let daemon = daemon(&health);
     let web = Web::new(daemon.socket());
-    let token = web.token("t", "viewer");
-    let mut streams: Vec<_> = (0..32).map(|_| listen(&web, &token)).collect();
+    let tokens = ["a", "b", "c", "d", "e", "f", "g", "h", "t"].map(|name| web.token(name, "viewer"));
+    let [held @ .., token] = &tokens;
+    let mut streams: Vec<_> =
+        held.iter().flat_map(|token| [token; 4]).map(|token| listen(&web, token)).collect();
     for stream in &mut streams {
         next(stream).unwrap();
     }
-    assert_eq!(web.get("/api/v1/stream", &token).status, 503);
+    assert_eq!(web.get("/api/v1/stream", token).status, 503);
     streams.pop();
     eventually("a place is free again", || {
-        let mut stream = listen(&web, &token);
+        let mut stream = listen(&web, token);
         let mut line = String::new();
         stream.read_line(&mut line).unwrap();
         line.starts_with("HTTP/1.1 200").then_some(())
@@ -144,4 +146,23 @@ fn a_daemon_that_is_away_is_an_event() {
     let (name, data) = next(&mut stream).unwrap();
     assert_eq!(name, "status");
     assert!(data.contains("\"error\""), "{data}");
+}
+
+/// Scenario: a token opens stream after stream. It gets four; another token and a session still get theirs, and so does it when one
+/// of its own has ended.
+#[test]
+fn one_token_takes_no_stream_of_the_others() {
+    let daemon = daemon(&Arc::default());
+    let web = Web::new(daemon.socket());
+    web.add_user("anna", "viewer");
+    let (token, other) = (web.token("one", "viewer"), web.token("two", "viewer"));
+    let mut streams: Vec<_> = (0..4).map(|_| listen(&web, &token)).collect();
+    streams.iter_mut().for_each(|stream| assert!(next(stream).is_some()));
+    let answer = web.get("/api/v1/stream", &token);
+    assert_eq!((answer.status, answer.json()["error"]["code"].as_str()), (503, Some("busy")), "{answer:?}");
+    for who in [other, web.sign_in("anna")] {
+        assert!(next(&mut listen(&web, &who)).is_some());
+    }
+    drop(streams.pop());
+    eventually("a place is free again", || next(&mut listen(&web, &token)));
 }
