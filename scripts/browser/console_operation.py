@@ -242,7 +242,33 @@ class Operation:
                 console.page.keyboard.press("Escape")
                 console.done()
         expect("many actions have a dialog", len(seen) > 20, seen)
+        self.actions_without_plan()
         self.say(f"{len(seen)} actions show a plan or a reason, and a command that dolmen understands")
+
+    def actions_without_plan(self):
+        """Actions about accounts, and the import of a pool with what it may want."""
+        console = self.console
+        console.show("settings")
+        for name in ("Change the password", "New user", "New token"):
+            console.button(name).click()
+            console.has_command()
+            console.is_accessible(name)
+            console.page.keyboard.press("Escape")
+            console.done()
+        console.show("pools")
+        console.button("Import a pool").click()
+        console.dialog.locator("input[type=text]").first.fill("elsewhere")
+        for name, option in (("confirmed", "--confirmed"), ("accept", "--accept")):
+            console.dialog.locator(f"input[name={name}]").check()
+            eventually(
+                f"the command has {option}",
+                10,
+                lambda option=option: option in console.dialog.locator(".command-text").inner_text(),
+            )
+        console.has_command()
+        console.is_accessible("the import of a pool")
+        console.page.keyboard.press("Escape")
+        console.done()
 
     def destroy_pool(self):
         """The pool goes, with its name typed."""

@@ -13,8 +13,14 @@ FORMS = {
 }
 # What a browser logs by itself when an answer is no success; the suite causes some of those.
 EXPECTED = re.compile(r"Failed to load resource|net::ERR_")
+# Commands about accounts and alerts, which have no dry run.
+OF_WEB = re.compile(
+    r"dolmen-web (user (add|role|password|remove)|token (create|remove)|session end|alert (silence|unsilence|test))( .*)?"
+)
 # What dolmen ends with when a command line makes no sense.
 USAGE = 2
+# How long a dialog that has a field may take for its plan.
+FIELD_SECONDS = 3
 SERIOUS = ("serious", "critical")
 
 
@@ -143,10 +149,24 @@ class Console:
         """The dialog has a plan or a reason, or wants more; its command line makes sense, whatever comes of it."""
         parts = ".plan, [role=alert], input, select"
         eventually("the dialog has a plan, a reason or a field", 20, self.dialog.locator(parts).count)
-        line = self.dialog.locator(".command-text")
-        if self.arguments.dolmen and line.count():
-            result = self.run(line.inner_text())
-            expect(f"'{line.inner_text()} -n' makes sense", result.returncode != USAGE, result.stderr)
+        # A dialog that wants a field first has neither a plan nor a reason, and no command before the field is filled.
+        end = time.monotonic() + FIELD_SECONDS
+        while not self.dialog.locator(".plan, [role=alert]").count():
+            if time.monotonic() > end:
+                return
+            time.sleep(0.1)
+        self.has_command()
+
+    def has_command(self):
+        """The dialog shows exactly one command line, and the program understands it."""
+        lines = self.dialog.locator(".command-text").all_inner_texts()
+        expect("the dialog shows the command that does the same", len(lines) == 1, [self.dialog.inner_text(), lines])
+        line = lines[0]
+        if line.startswith("dolmen-web "):
+            expect("it is a command of dolmen-web", OF_WEB.fullmatch(line), line)
+        elif self.arguments.dolmen:
+            result = self.run(line)
+            expect(f"'{line} -n' makes sense", result.returncode != USAGE, result.stderr)
 
     def agree(self, label, typed=None):
         """Presses the button of a dialog once its plan is there; a name is typed first, and needed."""

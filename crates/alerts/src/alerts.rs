@@ -379,6 +379,15 @@ impl Alerts {
         with_clock != self.state
     }
 
+    /// Whether something waits for time to elapse: an alert, a silence, a notification, or the next heartbeat. Where nothing does, the time
+    /// need not be saved.
+    #[must_use]
+    pub fn measures_time(&self) -> bool {
+        let state = &self.state;
+        let is_idle = state.alerts.is_empty() && state.openings.is_empty() && state.silences.is_empty();
+        !is_idle || state.heartbeat.is_some() || self.waiting() > 0
+    }
+
     /// Whether the daemon answered the last look.
     #[must_use]
     pub const fn is_answered(&self) -> bool {

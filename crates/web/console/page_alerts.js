@@ -18,14 +18,42 @@ const PILLS = { critical: 'unhealthy', warning: 'warning', notice: 'info' };
 
 const mayChange = () => session.role === 'operator' || session.role === 'admin';
 
-async function post(what, body, done) {
-  try {
-    const answer = await request('POST', `${PATH}${what}`, body);
-    stale();
-    done(answer);
-  } catch (error) {
-    toast(error.message, 'bad');
-  }
+// A dialog that sends one request without further input.
+function confirmed({ title, text, label, path, line, done }) {
+  const model = {};
+  return dialog({
+    title,
+    view: (self) => {
+      const submit = async (event) => {
+        event.preventDefault();
+        if (model.isBusy) return;
+        Object.assign(model, { isBusy: true, error: null });
+        self.draw();
+        try {
+          const answer = await request('POST', `${PATH}${path}`, {});
+          stale();
+          self.close();
+          done(answer);
+        } catch (error) {
+          Object.assign(model, { isBusy: false, error });
+          self.draw();
+        }
+      };
+      return h(
+        'form',
+        { class: 'dialog-body', onsubmit: submit },
+        h('p', null, text),
+        commandLine(line),
+        refusal(model.error),
+        h(
+          'footer',
+          { class: 'dialog-foot' },
+          h('button', { type: 'button', onclick: () => self.close() }, 'Cancel'),
+          h('button', { type: 'submit', class: 'primary', disabled: model.isBusy }, model.isBusy ? 'Working …' : label),
+        ),
+      );
+    },
+  });
 }
 
 function silenceDialog(alert) {
@@ -167,7 +195,15 @@ function silencesTable(silences) {
                   type: 'button',
                   class: 'small',
                   'aria-label': `End the silence of ${each.code} of ${each.object}`,
-                  onclick: () => post(`/silences/${each.id}/end`, {}, () => toast('the silence is over')),
+                  onclick: () =>
+                    confirmed({
+                      title: 'End a silence',
+                      text: `Alerts ${each.code} of ${each.object} are sent again.`,
+                      label: 'End it',
+                      path: `/silences/${each.id}/end`,
+                      line: `dolmen-web alert unsilence ${each.id}`,
+                      done: () => toast('the silence is over'),
+                    }),
                 },
                 'End',
               )
@@ -203,14 +239,19 @@ export function alertCards() {
 export function channelsCard() {
   const { document, error } = keep(PATH, 5);
   const channels = document?.channels ?? [];
-  const test = () => {
-    toast('a test is being sent');
-    post('/test', {}, (answer) => {
-      for (const one of answer.results) {
-        toast(one.sent ? `${one.channel}: sent` : `${one.channel}: ${one.why}`, one.sent ? 'ok' : 'bad');
-      }
+  const test = () =>
+    confirmed({
+      title: 'Send a test',
+      text: `A test goes to ${plural(channels.length, 'channel')}. It may take up to 45 seconds.`,
+      label: 'Send it',
+      path: '/test',
+      line: 'dolmen-web alert test',
+      done: (answer) => {
+        for (const one of answer.results) {
+          toast(one.sent ? `${one.channel}: sent` : `${one.channel}: ${one.why}`, one.sent ? 'ok' : 'bad');
+        }
+      },
     });
-  };
   return h(
     'section',
     { class: 'card' },

@@ -15,6 +15,17 @@ const ROLES = [
   ['admin', 'admin: disks, pools and users, too'],
 ];
 
+const web = (...words) => command(...words).replace(/^dolmen /, 'dolmen-web ');
+
+function endedTokens(answer, text) {
+  toast(text);
+  const ended = answer?.ended_tokens ?? [];
+  if (ended.length) toast(`these tokens have ended: ${ended.join(', ')}`, 'warn');
+}
+
+const tokensOf = (user) =>
+  (keep('/account/tokens', 10).document?.tokens ?? []).filter((token) => token.created_by === user);
+
 /** A small dialog that sends one request about accounts. */
 function form({ title, text, fields, label, path, body, isReady = () => true, isDanger, typed, line, done }) {
   const model = {};
@@ -125,6 +136,7 @@ function changePassword() {
     title: 'Change the password',
     label: 'Change it',
     path: '/password',
+    line: () => web('user', 'password', session.user),
     fields: (model, redraw) => [
       text(model, redraw, 'old', 'Old password', { type: 'password', autocomplete: 'current-password' }),
       text(model, redraw, 'new', 'New password', { type: 'password', autocomplete: 'new-password' }),
@@ -176,6 +188,7 @@ function sessionsCard() {
                             text: 'That browser has to sign in again.',
                             label: 'End it',
                             path: `/sessions/${encodeURIComponent(each.id)}/end`,
+                            line: () => web('session', 'end', each.id),
                           }),
                       },
                       'End',
@@ -193,6 +206,7 @@ function newUser() {
     title: 'New user',
     label: 'Create the user',
     path: '/users',
+    line: (model) => web('user', 'add', model.user || 'NAME', '--role', model.role ?? 'viewer'),
     fields: (model, redraw) => [
       text(model, redraw, 'user', 'Name'),
       text(model, redraw, 'password', 'Password', { type: 'password', autocomplete: 'new-password' }),
@@ -242,7 +256,10 @@ function usersCard() {
                             form({
                               title: `Role of ${each.user}`,
                               label: 'Save',
+                              text: 'Tokens that the user has made above the role end.',
                               path: path(each.user, 'role'),
+                              line: (model) => web('user', 'role', each.user, model.role ?? each.role),
+                              done: (answer) => endedTokens(answer, 'the role is set'),
                               fields: (model, redraw) => {
                                 model.role ??= each.role;
                                 return roleField(model, redraw);
@@ -261,11 +278,17 @@ function usersCard() {
                           onclick: () =>
                             form({
                               title: `Remove ${each.user}`,
-                              text: 'All sessions of the user end.',
+                              text: tokensOf(each.user).length
+                                ? `All sessions of the user end, and the tokens that it has made: ${tokensOf(each.user)
+                                    .map((token) => token.name)
+                                    .join(', ')}.`
+                                : 'All sessions of the user end. It has made no token.',
                               label: 'Remove the user',
                               isDanger: true,
                               typed: each.user,
                               path: path(each.user, 'remove'),
+                              line: () => web('user', 'remove', each.user),
+                              done: (answer) => endedTokens(answer, 'the user is removed'),
                             }),
                         },
                         'Remove',
@@ -302,7 +325,9 @@ function newToken() {
     title: 'New token',
     label: 'Create the token',
     path: '/tokens',
-    text: 'For programs, such as a monitoring system.',
+    text: 'For programs, such as a monitoring system. It ends with the rights of the user who makes it; one of an administrator holds for 366 days at most.',
+    line: (model) =>
+      web('token', 'create', model.name || 'NAME', '--role', model.role ?? 'viewer', '--days', String(model.days ?? 365)),
     fields: (model, redraw) => [
       text(model, redraw, 'name', 'Name'),
       roleField(model, redraw),
@@ -334,6 +359,7 @@ function tokensCard() {
             [
               { title: 'Token', cell: (each) => each.name },
               { title: 'Role', cell: (each) => each.role },
+              { title: 'Made by', cell: (each) => each.created_by ?? '–' },
               { title: 'Valid until', cell: (each) => (each.expires_s ? day(each.expires_s) : '–') },
               {
                 title: '',
@@ -352,6 +378,7 @@ function tokensCard() {
                           isDanger: true,
                           typed: each.name,
                           path: `/tokens/${encodeURIComponent(each.name)}/remove`,
+                          line: () => web('token', 'remove', each.name),
                         }),
                     },
                     'Remove',

@@ -161,7 +161,7 @@ impl Audit {
         let cut = |text: &str| text.chars().take(FIELD_CHARS_MAX).collect::<String>();
         let entry = Entry { what: cut(&entry.what), outcome: cut(&entry.outcome), ..entry.clone() };
         let mut line =
-            serde_json::to_vec(&entry).map_err(|source| WebError::Accounts { path: path.clone(), source })?;
+            serde_json::to_vec(&entry).map_err(|source| WebError::Line { path: path.clone(), source })?;
         line.push(b'\n');
         let _lock = crate::accounts::take_lock(&self.folder.join(LOCK))?;
         if fs::metadata(&path).is_ok_and(|found| found.len() >= FILE_BYTES_MAX) {

@@ -50,6 +50,17 @@ pub(crate) enum WebError {
     /// The system gives no random numbers.
     #[error("the system gives no random numbers; nothing is changed")]
     Random,
+    /// A password cannot be hashed.
+    #[error("hashing the password failed, for want of memory perhaps; nothing is changed")]
+    Hash,
+    /// A line of the audit log cannot be made.
+    #[error("a line for {} cannot be made", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
     /// A certificate or key.
     #[error("the certificate {} or the key {} cannot be used: {why}", certificate.display(), key.display())]
     Certificate {
@@ -154,7 +165,7 @@ impl WebError {
             | Self::NoChannel { .. }
             | Self::Test { .. } => ExitCode::Refused,
             Self::NoAlert { .. } => ExitCode::Refused,
-            Self::Random | Self::CutShort => ExitCode::Internal,
+            Self::Random | Self::Hash | Self::Line { .. } | Self::CutShort => ExitCode::Internal,
             Self::Owner { .. } => ExitCode::Permission,
         }
     }

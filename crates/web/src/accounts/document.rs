@@ -82,7 +82,7 @@ pub(crate) struct Session {
     pub digest: String,
     pub user: String,
     pub created_s: u64,
-    /// Last request, to a minute.
+    /// Last request, to an hour.
     pub seen_s: u64,
     /// Address of the last sign-in.
     pub address: String,

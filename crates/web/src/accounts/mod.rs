@@ -15,4 +15,4 @@ pub(crate) use document::{Accounts, Role, Session};
 pub(crate) use file::{AccountsFile, Stamp, Watched, make_folder, replace, take_lock};
 pub(crate) use passwords::PasswordHash;
 pub(crate) use rules::{Rule, TOKEN_PREFIX, check_name, check_password};
-pub(crate) use sessions::Lives;
+pub(crate) use sessions::{IDLE_S, Lives};

@@ -35,7 +35,7 @@ impl PasswordHash {
     /// Hashes a password; takes a tenth of a second.
     pub(crate) fn of(password: &str) -> Result<Self, WebError> {
         let salt: [u8; SALT_BYTES] = random()?;
-        let hash = hash(password, &salt, MEMORY_KIB, PASSES).ok_or(WebError::Random)?;
+        let hash = hash(password, &salt, MEMORY_KIB, PASSES).ok_or(WebError::Hash)?;
         Ok(Self { argon2id: hex(&hash), salt: hex(&salt), memory_kib: MEMORY_KIB, passes: PASSES })
     }
 

@@ -22,6 +22,8 @@ const PASSWORD_BYTES_MAX: usize = 1024;
 const NAME_CHARS_MAX: usize = 64;
 /// Days for which a token may be made, at most.
 const TOKEN_DAYS_MAX: u32 = 3650;
+/// Days for which a token of an administrator may be made, at most.
+const ADMIN_TOKEN_DAYS_MAX: u32 = 366;
 /// For how long a code for the first sign-in holds.
 const CODE_S: u64 = 15 * 60;
 /// Letters of a code: 16 of 32, which is 80 bits. None of them is mistaken for another.
@@ -50,8 +52,8 @@ pub(crate) enum Rule {
     LastAdministrator { name: String },
     #[error("there are {max} {what} already; remove one first")]
     TooMany { what: &'static str, max: usize },
-    #[error("a token of {found} days was asked for; expected 1 to {TOKEN_DAYS_MAX}")]
-    Days { found: u32 },
+    #[error("a token of {found} days was asked for; expected 1 to {max} for the role {role}", role = role.0.word())]
+    Days { found: u32, role: Role, max: u32 },
     #[error(
         "there are users already; an administrator adds more, and `dolmen-web user password` on the host sets a new password"
     )]
@@ -129,12 +131,13 @@ impl Accounts {
         Ok(())
     }
 
-    pub(crate) fn set_role(&mut self, name: &str, role: CallerRole) -> Result<(), Rule> {
+    /// Sets a role, and ends the tokens that the user has made above it. Returns their names.
+    pub(crate) fn set_role(&mut self, name: &str, role: CallerRole) -> Result<Vec<String>, Rule> {
         if role < CallerRole::Admin {
             self.check_not_last(name)?;
         }
         self.user_mut(name)?.role = Role(role);
-        Ok(())
+        Ok(self.end_tokens(|token| token.created_by == name && token.role.0 > role))
     }
 
     /// Sets a password, and ends the sessions of the user.
@@ -144,12 +147,18 @@ impl Accounts {
         Ok(())
     }
 
-    pub(crate) fn remove_user(&mut self, name: &str) -> Result<(), Rule> {
+    /// Removes a user, with its sessions and the tokens that it has made. Returns the names of the tokens.
+    pub(crate) fn remove_user(&mut self, name: &str) -> Result<Vec<String>, Rule> {
         self.user_mut(name)?;
         self.check_not_last(name)?;
         self.users.retain(|user| user.name != name);
         self.sessions.retain(|session| session.user != name);
-        Ok(())
+        Ok(self.end_tokens(|token| token.created_by == name))
+    }
+
+    /// Ends tokens, and returns their names. Access that a user has made for a program ends with that of the user.
+    fn end_tokens(&mut self, is_ended: impl Fn(&Token) -> bool) -> Vec<String> {
+        self.tokens.extract_if(.., |token| is_ended(token)).map(|token| token.name).collect()
     }
 
     fn user_mut(&mut self, name: &str) -> Result<&mut User, Rule> {
@@ -175,8 +184,9 @@ impl Accounts {
         now_s: u64,
     ) -> Result<String, WebError> {
         check_name(name)?;
-        if days == 0 || days > TOKEN_DAYS_MAX {
-            return Err(Rule::Days { found: days }.into());
+        let max = if role == CallerRole::Admin { ADMIN_TOKEN_DAYS_MAX } else { TOKEN_DAYS_MAX };
+        if days == 0 || days > max {
+            return Err(Rule::Days { found: days, role: Role(role), max }.into());
         }
         if self.tokens.iter().any(|token| token.name == name) {
             return Err(Rule::Taken { what: "token", name: name.to_owned() }.into());

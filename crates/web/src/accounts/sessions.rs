@@ -53,6 +53,15 @@ impl Lives {
         true
     }
 
+    /// Returns when a session was used last, as exactly as this process knows.
+    pub(crate) fn used_s(&self, session: &Session, now: Moment) -> u64 {
+        let used = self.look(session, now).map(|life| {
+            let idle_s = now.boot_s.saturating_sub(life.used_boot_s).saturating_add(life.first_idle_s);
+            now.wall_s.saturating_sub(idle_s)
+        });
+        used.unwrap_or(0).max(session.seen_s)
+    }
+
     fn look(&self, session: &Session, now: Moment) -> Option<Life> {
         if !is_dated_here(session.created_s, now.wall_s) || !is_dated_here(session.seen_s, now.wall_s) {
             return None;
@@ -108,6 +117,10 @@ mod tests {
             assert!(lives.note_use(&used, at(start + hour * 3600, hour * 3600)), "hour {hour}");
         }
         assert!(!lives.note_use(&used, at(start + 7 * DAY_S, 7 * DAY_S)));
+        let lives = Lives::default();
+        assert!(lives.note_use(&session(start, start), at(start + 1800, 1800)));
+        let used_s = lives.used_s(&session(start, start), at(start + 2000, 2000));
+        assert_eq!(used_s, start + 1800, "what the file does not note yet");
         let unused = session(start, start);
         assert!(Lives::default().is_alive(&unused, at(start + IDLE_S - 1, 0)));
         assert!(!Lives::default().is_alive(&unused, at(start + IDLE_S, 0)));

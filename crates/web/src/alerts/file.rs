@@ -15,7 +15,8 @@ use crate::error::WebError;
 const FILE: &str = "alerts.json";
 /// Name of its lock.
 const LOCK: &str = "alerts.lock";
-/// How long the time that elapsed stays unsaved, where nothing else has changed.
+/// How long the time that elapsed stays unsaved, where nothing else has changed and something waits for it. A system disk of a host on
+/// which nothing happens can sleep.
 const CLOCK_SAVED_EVERY_S: u64 = 900;
 
 /// What is kept where a change cannot be written.
@@ -73,18 +74,15 @@ impl StateFile {
                 return Err(error);
             }
         };
-        let is_stale = match held.as_ref() {
-            Some(current) => current.stamp != self.stamp(),
-            None => true,
+        let is_stale = held.as_ref().is_none_or(|current| current.stamp != self.stamp());
+        let current = match held.as_mut() {
+            Some(current) if !is_stale => current,
+            Some(_) | None => held.insert(self.read(policy)?),
         };
-        if is_stale {
-            *held = Some(self.read(policy)?);
-        }
-        let Some(current) = held.as_mut() else { return Err(WebError::Random) };
         let mut next = current.alerts.clone();
         let made = change(&mut next)?;
         let now_s = clock::now().boot_s;
-        let is_due = now_s.saturating_sub(current.saved_at_s) >= CLOCK_SAVED_EVERY_S;
+        let is_due = next.measures_time() && now_s.saturating_sub(current.saved_at_s) >= CLOCK_SAVED_EVERY_S;
         if !(current.is_unsaved || is_due || next.differs_from(&current.alerts)) {
             current.alerts = next;
             return Ok(made);
@@ -205,6 +203,31 @@ mod tests {
         std::fs::remove_dir_all(&next).unwrap();
         assert_eq!(codes(&file), ["first", "seen"]);
         assert_eq!(codes(&StateFile::in_folder(folder.path())), ["first", "seen"]);
+    }
+
+    /// Scenario: nothing happens for a day, with a silence and without one. The file is written for the silence alone, whose time
+    /// elapses.
+    #[test]
+    fn a_host_on_which_nothing_happens_writes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = StateFile::in_folder(folder.path());
+        set(&file, "c");
+        let age = || file.current.lock().unwrap().as_mut().unwrap().saved_at_s = 0;
+        let look = |now_s: u64| {
+            age();
+            let stamp = file.stamp();
+            let look = |alerts: &mut Alerts| {
+                alerts.look(now_s, dolmen_alerts::Look::Answered(&[]));
+                Ok(())
+            };
+            file.change(None, Keep::Change, look).unwrap();
+            file.stamp() != stamp
+        };
+        assert!(look(1_800_000_005), "the silence waits for time to elapse");
+        let end = |alerts: &mut Alerts| Ok(alerts.end_silence(alerts.silences()[0].id)?);
+        file.change(None, Keep::Before, end).unwrap();
+        look(1_800_000_010);
+        assert!(!look(1_800_000_015));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `dolmen-web user`.
 
 use super::password::read_password;
-use super::{Host, date, print_table};
+use super::{Host, date, print_line, print_table};
 use crate::accounts::{PasswordHash, Rule, check_name};
 use crate::arguments::UserCommand;
 use crate::clock;
@@ -28,7 +28,9 @@ pub(super) fn execute(host: &Host, command: UserCommand) -> Result<(), WebError>
         }
         UserCommand::Role { name, role } => {
             let what = format!("role of user {name}: {}", role.role().word());
-            host.update(what, |accounts| Ok(accounts.set_role(&name, role.role())?))
+            let ended = host.update(what, |accounts| Ok(accounts.set_role(&name, role.role())?))?;
+            print_ended(&ended);
+            Ok(())
         }
         UserCommand::Password { name } => {
             // Whoever types a password in vain learns of it before.
@@ -41,7 +43,14 @@ pub(super) fn execute(host: &Host, command: UserCommand) -> Result<(), WebError>
         }
         UserCommand::Remove { name } => {
             let what = format!("remove user {name}");
-            host.update(what, |accounts| Ok(accounts.remove_user(&name)?))
+            let ended = host.update(what, |accounts| Ok(accounts.remove_user(&name)?))?;
+            print_ended(&ended);
+            Ok(())
         }
     }
+}
+
+/// Prints which tokens have ended with the rights of the user who made them.
+fn print_ended(tokens: &[String]) {
+    tokens.iter().for_each(|token| print_line(&format!("token {token} has ended")));
 }

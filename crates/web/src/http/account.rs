@@ -234,7 +234,7 @@ async fn sessions(
                 "id": session.id,
                 "user": session.user,
                 "created_s": session.created_s,
-                "seen_s": session.seen_s,
+                "seen_s": app.lives.used_s(session, now),
                 "address": session.address,
                 "agent": session.agent,
                 "is_own": session.id == own,

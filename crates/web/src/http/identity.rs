@@ -5,14 +5,16 @@ use dolmen_api::{CallerRole, ErrorCode};
 
 use super::app::Shared;
 use super::refusal::Refusal;
-use crate::accounts::TOKEN_PREFIX;
+use crate::accounts::{IDLE_S, TOKEN_PREFIX};
 use crate::clock;
 use crate::limits::RateKey;
 
 /// Name of the cookie. Browsers take it over TLS alone, from this host alone, and for all paths.
 pub(crate) const COOKIE: &str = "__Host-dolmen";
-/// How often the file of accounts notes that a session is used.
-const NOTE_EVERY_S: u64 = 60;
+/// How often the file of accounts notes that a session is used: an open console lets the disk of the system sleep. After a restart, a
+/// session counts as idle for so much longer at most.
+const NOTE_EVERY_S: u64 = 3600;
+const _: () = assert!(NOTE_EVERY_S * 4 <= IDLE_S, "a session in use outlasts a restart by far");
 
 /// A user or a program.
 #[derive(Debug, Clone, PartialEq, Eq)]

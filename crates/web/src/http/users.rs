@@ -69,6 +69,17 @@ impl Change<'_> {
         }
         result
     }
+
+    /// Writes what came of it, with the tokens that have ended, and answers with them.
+    fn record_tokens(mut self, result: Result<Vec<String>, Refusal>) -> Result<Json<Value>, Refusal> {
+        if let Ok(tokens) = &result
+            && !tokens.is_empty()
+        {
+            self.what = format!("{}, and end its tokens {}", self.what, tokens.join(", "));
+        }
+        let tokens = self.record(result)?;
+        Ok(Json(json!({ "schema": SCHEMA, "ended_tokens": tokens })))
+    }
 }
 
 /// Returns who asks, if it may; a refusal is recorded.
@@ -127,7 +138,7 @@ async fn set_role(
     let asked: NewRole = read(&body)?;
     let change = Change { app: &app, client, who, what: format!("{what}: {}", asked.role.0.word()) };
     let set = app.update(move |accounts| Ok(accounts.set_role(&name, asked.role.0)?));
-    change.record(set.await).map(|()| done())
+    change.record_tokens(set.await)
 }
 
 async fn remove_user(
@@ -142,7 +153,7 @@ async fn remove_user(
     let _: Simple = read(&body)?;
     let change = Change { app: &app, client, who, what };
     let removed = app.update(move |accounts| Ok(accounts.remove_user(&name)?));
-    change.record(removed.await).map(|()| done())
+    change.record_tokens(removed.await)
 }
 
 async fn tokens(
