@@ -58,6 +58,9 @@ pub(crate) struct Serve {
     /// The daemon's socket
     #[arg(long, value_name = "PATH", env = SOCKET_VARIABLE, default_value = WEB_SOCKET_PATH)]
     pub socket: PathBuf,
+    /// Name or address that clients use, for the certificate that is made; may be given several times
+    #[arg(long = "name", value_name = "NAME", conflicts_with = "certificate", value_parser = parse_host)]
+    pub names: Vec<String>,
     #[command(flatten)]
     pub files: Files,
 }
@@ -82,7 +85,7 @@ pub(crate) enum UserCommand {
         #[arg(long, value_enum)]
         role: RoleWord,
     },
-    /// Change the role of a user
+    /// Change the role of a user, and end the tokens that the user has made above it
     Role {
         name: String,
         #[arg(value_enum)]
@@ -90,7 +93,7 @@ pub(crate) enum UserCommand {
     },
     /// Set a password, and end the sessions of the user
     Password { name: String },
-    /// Remove a user, and end the sessions
+    /// Remove a user, and end the sessions and the tokens that the user has made
     Remove { name: String },
 }
 
@@ -103,7 +106,7 @@ pub(crate) enum TokenCommand {
         name: String,
         #[arg(long, value_enum, default_value = "viewer")]
         role: RoleWord,
-        /// Days for which it holds
+        /// Days for which it holds, at most 3650, or 366 for an administrator's
         #[arg(long, default_value_t = 365)]
         days: u32,
     },
@@ -171,6 +174,18 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         number.checked_mul(*seconds)
     });
     found.map(Duration::from_secs).ok_or_else(|| "give a number with s, m, h or d, such as 2h".to_owned())
+}
+
+/// Reads an address, or a name of letters, digits, hyphens and dots.
+fn parse_host(text: &str) -> Result<String, String> {
+    let is_label = |label: &str| {
+        let may = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+        !label.is_empty() && label.len() <= 63 && label.chars().all(may)
+    };
+    if text.parse::<std::net::IpAddr>().is_ok() || (text.len() <= 253 && text.split('.').all(is_label)) {
+        return Ok(text.to_owned());
+    }
+    Err("give a name of the host such as nas.example.com, or an address".to_owned())
 }
 
 /// A role on the command line.

@@ -112,6 +112,12 @@ impl Daemon {
                 format!("dolmen-web may not use the daemon's socket {socket}"),
                 "start dolmend with --web-user and the user that dolmen-web runs as",
             ),
+            io::ErrorKind::NotFound => (
+                format!(
+                    "there is no socket {socket}: the dolmen daemon does not run, or knows no user for the console"
+                ),
+                "start it on the host: `systemctl start dolmend`; it makes the socket for the user dolmen-web, or the one that --web-user names",
+            ),
             _ => (
                 format!("the dolmen daemon does not run: nothing listens at {socket}"),
                 "start it on the host: `systemctl start dolmend`",

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::settings::is_loopback;
 use super::trust::Trust;
 
 /// The server, and how requests are signed.
@@ -46,6 +47,12 @@ impl Endpoint {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         if host.is_empty() {
             return Err(none());
+        }
+        if token.is_some() && *scheme == Scheme::HTTP && !is_loopback(&host) {
+            return Err(
+                "a token is not sent in clear text over a network; use https, or http to this host alone"
+                    .to_owned(),
+            );
         }
         let port = authority.port_u16().unwrap_or(usual);
         let token = token.map(|token| HeaderValue::from_str(&format!("Bearer {token}"))).transpose();
@@ -137,6 +144,13 @@ mod tests {
             assert_eq!((endpoint.host.as_str(), endpoint.port), (host, port), "{url}");
             let shown = format!("{endpoint:?} {}", endpoint.origin());
             assert!(!shown.contains("secret") && !shown.contains("t0p"), "{shown}");
+        }
+        for url in ["http://ntfy.lan", "http://192.0.2.1:80/x", "http://[2001:db8::1]/"] {
+            assert!(of(url).unwrap_err().contains("clear text"), "{url}");
+            assert!(Endpoint::new(url, None, Trust::default()).is_ok(), "without a token nothing is secret");
+        }
+        for url in ["http://localhost:8080", "http://[::1]:80/"] {
+            assert!(of(url).is_ok(), "{url}");
         }
         for url in ["", "a", "/a", "ftp://a", "https://", "https://user:word@host", "http://a b"] {
             assert!(of(url).is_err(), "{url}");

@@ -243,7 +243,9 @@ impl Engine {
 
     async fn look(self: &Arc<Self>, daemon: &Daemon, certificates: &Certificates) {
         let seen = findings_of(daemon.look("/v1/status", LOOKER, LOOK_LIMIT).await);
-        let (now_s, until_s) = ((self.clock)(), certificates.facts().until_s);
+        let now_s = (self.clock)();
+        certificates.follow(now_s);
+        let until_s = certificates.facts().until_s;
         let own = certificate_finding(until_s, now_s, self.settings().certificate_days);
         self.change_or_note(move |alerts| match seen {
             Ok(mut findings) => {
@@ -334,7 +336,7 @@ fn certificate_finding(until_s: u64, now_s: u64, days: u64) -> Option<Finding> {
         left_s => (Health::Warning, format!("expires within {} days", left_s / DAY_S + 1)),
     };
     let text = format!(
-        "the certificate of dolmen-web {ends}; `systemctl restart dolmen-web` makes the next one, or reads the one that you have put in its place"
+        "the certificate of dolmen-web {ends}; put the next one in its place, which is read by itself; one that dolmen-web makes is due for 30 days before, and its log says why it was not made"
     );
     let object = Object::daemon("dolmen-web");
     Some(Finding { code: FindingCode::CertificateTrouble, health, object, text, amount: 0 })

@@ -346,7 +346,8 @@ fn smtp(table: &MailTable, server: &str, at: &str, refuse: &Refuse<'_>) -> Resul
     Ok(Smtp { host: host.to_owned(), port, security, credentials, trust })
 }
 
-fn is_loopback(host: &str) -> bool {
+/// Returns whether a host is this one, so that nothing that is sent to it passes a network.
+pub(super) fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
 }
 

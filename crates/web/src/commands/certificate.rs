@@ -18,6 +18,7 @@ pub(super) fn execute(host: &Host, command: CertificateCommand) -> Result<(), We
         .collect();
     print_line(&format!("file         {}", files.certificate.display()));
     print_line(&format!("fingerprint  SHA-256 {}", pairs.join(":")));
+    print_line(&format!("names        {}", facts.names.join(", ")));
     print_line(&format!("from         {}", date(facts.from_s)));
     print_line(&format!("until        {}", date(facts.until_s)));
     Ok(())

@@ -46,9 +46,16 @@ struct Host {
 
 impl Host {
     fn settings(&self, serve: Serve) -> Settings {
-        let Serve { listen, socket, files } = serve;
+        let Serve { listen, socket, names, files } = serve;
         let certificate = files_of(files.certificate, files.key, &self.state);
-        Settings { listen, state: self.state.clone(), socket, certificate, alerts: self.alerts.clone() }
+        Settings {
+            listen,
+            state: self.state.clone(),
+            socket,
+            certificate,
+            names,
+            alerts: self.alerts.clone(),
+        }
     }
 
     fn read(&self) -> Result<Accounts, WebError> {

@@ -2,12 +2,13 @@
 
 mod certificate;
 mod connections;
+mod names;
 mod notify;
 mod stalled;
 mod tls;
 mod validity;
 
-pub(crate) use certificate::CertificateFiles;
+pub(crate) use certificate::{CertificateFiles, Subject};
 pub(crate) use tls::{Certificates, facts};
 
 use std::io::Write as _;
@@ -31,6 +32,8 @@ pub(crate) struct Settings {
     pub state: PathBuf,
     pub socket: PathBuf,
     pub certificate: CertificateFiles,
+    /// Names that clients use, for the certificate that the server makes.
+    pub names: Vec<String>,
     /// The file of the settings of alerts, where one is named.
     pub alerts: Option<PathBuf>,
 }
@@ -46,7 +49,8 @@ pub(crate) fn run(settings: &Settings) -> Result<(), WebError> {
 }
 
 async fn serve(settings: &Settings) -> Result<(), WebError> {
-    let certificates = Arc::new(Certificates::open(settings.certificate.clone(), settings.listen.ip())?);
+    let subject = Subject { address: settings.listen.ip(), names: settings.names.clone() };
+    let certificates = Arc::new(Certificates::open(settings.certificate.clone(), subject)?);
     let alerts = Engine::open(&settings.state, settings.alerts.as_deref(), || clock::now().wall_s)?;
     let app = App::new(&settings.state, &settings.socket, Arc::clone(&certificates), Arc::clone(&alerts))?;
     let failed = |source| WebError::Listen { address: settings.listen, source };

@@ -33,7 +33,7 @@ pub(super) fn validity(certificate: &[u8]) -> Option<Validity> {
 }
 
 /// Splits an element of DER off: its tag, its content, and what follows.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+pub(super) fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, bytes) = bytes.split_first()?;
     let (first, bytes) = bytes.split_first()?;
     let (length, bytes) = match first & 0x7f {
