@@ -148,7 +148,7 @@ must 'the target is up' eventually 30 finds 'up{job="dolmen"} == 1'
 must 'the daemon is up' eventually 30 finds 'dolmen_up == 1'
 must 'the pool is healthy' finds 'dolmen_pool_health{pool="tank"} == 0'
 must 'the page of the command has the families of the scrape' is "$(dolmen metrics | grep -c '^# TYPE dolmen_pool_')" -gt 10
-# Before the first scrape there was no dolmen_up, and without delays that was an alert.
+# Before the first scrape there was no target, and without delays that was an alert.
 must 'no alert fires' eventually 30 lacks 'ALERTS'
 
 step 'a disk fails'
@@ -164,6 +164,7 @@ must 'the alert of the daemon is over' eventually 60 lacks 'ALERTS{alertname="Do
 step 'a token that is removed'
 must 'it is removed' web_command token remove prometheus
 must 'the target is down' eventually 30 finds 'up{job="dolmen"} == 0'
+must 'the alert of the target fires' eventually 60 firing DolmenUnreachable
 must 'Prometheus ends' send TERM "$prometheus_pid"
 must 'dolmen-web ends' web_stop
 must 'the daemon ends' daemon_stop

@@ -91,6 +91,7 @@ families! {
     PoolHealth = Gauge "dolmen_pool_health" ["pool"] "Health of a pool: 0 healthy, 1 warning, 2 unhealthy.";
     PoolState = Gauge "dolmen_pool_state" ["pool" "state"] "1 for the state of a pool, 0 for the others: writable, read_only, stopped, closed.";
     PoolBytes = Gauge "dolmen_pool_bytes" ["pool" "state"] "Room for slabs on all disks of a pool, by state: used, free.";
+    PoolFull = Gauge "dolmen_pool_full_timestamp_seconds" ["pool" "estimate"] "Time at which a pool is full at the rate of the last four weeks, by estimate: expected, earliest, latest; absent if it does not fill, or if its history is shorter than two days.";
     PoolTrashBytes = Gauge "dolmen_pool_trash_bytes" ["pool"] "Room that a purge of the trash frees.";
     PoolUsedBytes = Gauge "dolmen_pool_used_bytes" ["pool" "part"] "Used room of a pool by part: claimed, redundancy, write_cache, trash, tables.";
     PoolReserveBytes = Gauge "dolmen_pool_reserve_bytes" ["pool"] "Free room of a pool that moves and repairs keep.";

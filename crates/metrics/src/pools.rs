@@ -48,6 +48,13 @@ fn put_pool(text: &mut Text, pool: &Pool) {
     text.put(Family::PoolBytes, &[name, "used"], pool.used_bytes);
     text.put(Family::PoolBytes, &[name, "free"], pool.free_bytes);
     text.put(Family::PoolTrashBytes, &[name], pool.trash_bytes);
+    if let Some(fill) = &pool.fill {
+        let estimates =
+            [("expected", fill.full_at_s), ("earliest", fill.earliest_s), ("latest", fill.latest_s)];
+        for (estimate, full_s) in estimates {
+            text.put_some(Family::PoolFull, &[name, estimate], full_s);
+        }
+    }
     text.put(Family::PoolRoomForLost, &[name], u64::from(pool.has_room_for));
     text.put(Family::PoolKeepRoomFor, &[name], u64::from(pool.keep_room_for));
     for state in DISK_STATES {

@@ -104,7 +104,12 @@ pub(crate) fn pool(name: &str, disks: Vec<Disk>) -> Pool {
             destaged_bytes: 1 << 39,
             destaged_bytes_per_s: 0,
         }],
-        fill: None,
+        fill: Some(dolmen_api::FillForecast {
+            state: dolmen_api::FillState::Filling,
+            full_at_s: Some(1_900_000_000),
+            earliest_s: Some(1_850_000_000),
+            latest_s: None,
+        }),
         history_problem: None,
         disks,
     }
