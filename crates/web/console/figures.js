@@ -6,11 +6,12 @@
 const KEPT_MS = 180_000;
 const RECENT_MS = 60_000;
 
-// By `space POOL/NAME`, `disk POOL/SLOT` and `all`, points of one look each, the oldest first.
+// By `space POOL/NAME`, `disk POOL/SLOT`, `pool NAME` and `all`, points of one look each, the oldest first.
 const series = new Map();
 let before = null;
 
 export const spaceKey = (pool, name) => `space ${pool}/${name}`;
+export const poolKey = (pool) => `pool ${pool}`;
 export const diskKey = (pool, slot) => `disk ${pool}/${slot}`;
 
 function growth(now, then) {
@@ -75,7 +76,13 @@ export function feed(figures) {
     return;
   }
   const at = Date.now();
-  const sum = { at, readBytes: 0, writeBytes: 0, readIo: 0, writeIo: 0, reads: [], writes: [] };
+  // All spaces, and those of each pool.
+  const sums = new Map();
+  const sumOf = (key) => {
+    if (!sums.has(key)) sums.set(key, { at, readBytes: 0, writeBytes: 0, readIo: 0, writeIo: 0, reads: [], writes: [] });
+    return sums.get(key);
+  };
+  sumOf('all');
   const walk = (list, keyOf, isSpace) => {
     const old = new Map(list(then).map((entry) => [keyOf(entry), entry.load]));
     const seen = new Set();
@@ -87,9 +94,11 @@ export function feed(figures) {
       const point = { at, ...pointOf(entry.load, former, seconds) };
       add(key, point);
       if (!isSpace) continue;
-      for (const name of ['readBytes', 'writeBytes', 'readIo', 'writeIo']) sum[name] += point[name];
-      sum.reads.push(...point.reads);
-      sum.writes.push(...point.writes);
+      for (const sum of [sumOf('all'), sumOf(poolKey(entry.pool))]) {
+        for (const name of ['readBytes', 'writeBytes', 'readIo', 'writeIo']) sum[name] += point[name];
+        sum.reads.push(...point.reads);
+        sum.writes.push(...point.writes);
+      }
     }
     return seen;
   };
@@ -104,10 +113,12 @@ export function feed(figures) {
       (entry) => diskKey(entry.pool, entry.slot),
       false,
     ),
-    'all',
   ]);
-  const all = [...sum.reads, ...sum.writes];
-  add('all', { ...sum, p50: percentile(all, 0.5), p95: percentile(all, 0.95), p99: percentile(all, 0.99) });
+  for (const [key, sum] of sums) {
+    const all = [...sum.reads, ...sum.writes];
+    add(key, { ...sum, p50: percentile(all, 0.5), p95: percentile(all, 0.95), p99: percentile(all, 0.99) });
+    seen.add(key);
+  }
   for (const key of [...series.keys()]) if (!seen.has(key)) series.delete(key);
 }
 

@@ -1,6 +1,6 @@
 // Disks: the bays as people named them, and one disk with its SMART values and its latency compared with its peers.
 
-import { can, known } from './api.js';
+import { can, known, onceKnown, refresh } from './api.js';
 import { bar } from './chart.js';
 import { diskHealth, diskTroubles } from './disk_health.js';
 import { diskActions } from './disk_actions.js';
@@ -113,10 +113,15 @@ const STATES = {
 };
 
 function freeDevices() {
-  const devices = known('ListDevices', {}, 5)?.devices;
+  const devices = onceKnown('ListDevices')?.devices;
   if (!devices?.length) return null;
   return card(
     'Devices of no open pool',
+    h(
+      'div',
+      { class: 'actions' },
+      h('button', { type: 'button', class: 'small', onclick: () => refresh('ListDevices') }, 'Look again'),
+    ),
     table(
       'Devices that belong to no open pool',
       [
@@ -314,3 +319,6 @@ function detail(poolName, slot) {
 export function view(parts) {
   return parts.length >= 2 ? detail(parts[0], Number(parts[1])) : list();
 }
+
+/** Labels of devices are read when somebody opens the page, and after a change: each look may wake disks that sleep. */
+export const opened = () => refresh('ListDevices');

@@ -2,7 +2,7 @@
 
 import { lines } from './chart.js';
 import { h } from './dom.js';
-import { diskKey, points, recent, spaceKey } from './figures.js';
+import { diskKey, points, poolKey, recent, spaceKey } from './figures.js';
 import { ago, bytes, command, count, diskName, latency, percent, rate } from './format.js';
 import { SPANS, chartPoints, historyOf } from './history.js';
 import { diskOf, live, pools } from './live.js';
@@ -14,9 +14,15 @@ const choice = { key: 'all', span: '' };
 
 function subjects() {
   const figures = live.figures;
-  if (!figures) return [['all', 'all spaces']];
+  const list = pools().filter((pool) => pool.state !== 'closed');
+  // Each pool remembers by itself: over a time that has passed, there is no one history of all spaces.
+  const wholes = [
+    ...(choice.span && list.length ? [] : [['all', 'all spaces']]),
+    ...list.map((pool) => [poolKey(pool.name), `pool ${pool.name}`]),
+  ];
+  if (!figures) return wholes;
   return [
-    ['all', 'all spaces'],
+    ...wholes,
     ...figures.spaces.map((space) => [spaceKey(space.pool, space.name), `space ${space.pool}/${space.name}`]),
     ...figures.disks.map((disk) => [
       diskKey(disk.pool, disk.slot),
@@ -67,13 +73,13 @@ function charts(key, name) {
   );
 }
 
-// What history is asked of: of all spaces it is that of the first pool, which has them together.
+// What history is asked of.
 function subjectOf(key) {
   const space = live.figures?.spaces.find((each) => spaceKey(each.pool, each.name) === key);
   if (space) return { pool: space.pool, of: 'space', name: space.name };
   const disk = live.figures?.disks.find((each) => diskKey(each.pool, each.slot) === key);
   if (disk) return { pool: disk.pool, of: 'disk', name: String(disk.slot) };
-  const pool = pools().find((each) => each.state !== 'closed');
+  const pool = pools().find((each) => poolKey(each.name) === key);
   return pool ? { pool: pool.name, of: 'pool', name: null } : null;
 }
 
@@ -81,7 +87,7 @@ function historyCharts(key, name, seconds) {
   const subject = subjectOf(key);
   if (!subject) return null;
   const { document, error } = historyOf(subject, seconds);
-  const title = subject.of === 'pool' ? `Pool ${subject.pool}` : name;
+  const title = name;
   if (!document) {
     return card(title, h('p', { class: 'quiet', role: 'status' }, error ? error.message : 'The history is being read.'));
   }
@@ -173,13 +179,14 @@ function figuresTable(caption, title, list, keyOf, nameOf) {
 
 export function view() {
   const all = subjects();
-  if (!all.some(([key]) => key === choice.key)) choice.key = 'all';
+  if (!all.some(([key]) => key === choice.key)) choice.key = all[0][0];
   const figures = live.figures;
   const name = all
     .find(([key]) => key === choice.key)[1]
     .replace(/^a/, 'A')
     .replace(/^s/, 'S')
-    .replace(/^d/, 'D');
+    .replace(/^d/, 'D')
+    .replace(/^p/, 'P');
   return h(
     'div',
     null,

@@ -1,6 +1,6 @@
 // Pools: what fits at each level of protection, the room on each disk, and the moves that go on.
 
-import { can, known } from './api.js';
+import { can, known, onceKnown, refresh } from './api.js';
 import { bar, legend } from './chart.js';
 import { h, prose } from './dom.js';
 import { bytes, diskName, duration, losses, percent, plural, protection, rate, words } from './format.js';
@@ -16,7 +16,7 @@ import { replaceDisk } from './wizard_replace.js';
 // Pools of which disks are here, by what their labels say.
 function closedPools() {
   const found = new Map();
-  for (const device of known('ListDevices', {}, 5)?.devices ?? []) {
+  for (const device of onceKnown('ListDevices')?.devices ?? []) {
     if (device.state === 'member' && device.pool && !device.has_left && !poolOf(device.pool))
       found.set(device.pool, [...(found.get(device.pool) ?? []), device]);
   }
@@ -155,7 +155,7 @@ function disksCard(pool, room) {
   return card(
     'Room on each disk',
     table(
-      'Slabs on each disk',
+      'Room on each disk',
       [
         {
           title: 'Disk',
@@ -166,7 +166,7 @@ function disksCard(pool, room) {
           ],
         },
         {
-          title: 'Slabs, to one scale',
+          title: 'Used, kept and free, to one scale',
           cell: (disk) => {
             const kept = room?.disks.find((each) => each.slot === disk.slot)?.reserve_bytes ?? 0;
             const used = disk.data_bytes - disk.free_bytes;
@@ -306,3 +306,6 @@ export function view(parts) {
   }
   return parts[0] ? detail(parts[0]) : list();
 }
+
+/** Labels of devices are read when somebody opens the page, and after a change: each look may wake disks that sleep. */
+export const opened = () => refresh('ListDevices');

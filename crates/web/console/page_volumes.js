@@ -145,7 +145,7 @@ function check(volume) {
     verb: 'CheckVolume',
     parameters: parametersOf(volume),
     label: 'Check it',
-    text: 'The file system must not be mounted. A repair may lose parts of files, so it wants the name typed.',
+    text: 'A mounted btrfs is scrubbed; any other file system must not be mounted. A repair needs it unmounted, may lose parts of files, and wants the name typed.',
     typed: (model) => model.isRepair && volume.name,
     fields: (model, redraw) =>
       h(

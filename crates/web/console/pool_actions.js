@@ -72,8 +72,7 @@ export function poolMenu(pool) {
         `Resync ${name}`,
         'A job copies to disks what they have missed. It begins by itself, too.',
         'Resync',
-        ['jobs'],
-        { line: null },
+        ['pool', 'resync', name],
       ),
     ),
     action(
@@ -174,6 +173,7 @@ export function importPool(found = '') {
     verb: 'ImportPool',
     parameters: {},
     label: 'Import',
+    typed: (model) => model.isConfirmed && (nameOf(model) || 'the name of the pool'),
     fields: (model, redraw) => [
       h(
         'label',
@@ -209,24 +209,63 @@ export function importPool(found = '') {
           type: 'checkbox',
           checked: Boolean(model.isRead),
           onchange: (event) => {
-            model.isRead = event.target.checked;
+            Object.assign(model, { isRead: event.target.checked, isConfirmed: false, isAccepted: false });
             redraw();
           },
         }),
         h('span', null, 'Open it for reading only'),
       ),
+      h(
+        'label',
+        { class: 'inline' },
+        h('input', {
+          type: 'checkbox',
+          name: 'confirmed',
+          checked: Boolean(model.isConfirmed),
+          onchange: (event) => {
+            Object.assign(model, { isConfirmed: event.target.checked, isRead: false });
+            redraw();
+          },
+        }),
+        h(
+          'span',
+          null,
+          'Open it for writing although disks are missing and another host used it last: those disks are in use nowhere',
+        ),
+      ),
+      h(
+        'label',
+        { class: 'inline' },
+        h('input', {
+          type: 'checkbox',
+          name: 'accept',
+          checked: Boolean(model.isAccepted),
+          onchange: (event) => {
+            Object.assign(model, { isAccepted: event.target.checked, isRead: false });
+            redraw();
+          },
+        }),
+        h(
+          'span',
+          null,
+          'Accept what another host set: mount points of its volumes, and rights over NFS on its shares',
+        ),
+      ),
     ],
-    isReady: (model) => Boolean(nameOf(model) || model.path?.trim()),
+    isReady: (model) => Boolean(nameOf(model) || (model.path?.trim() && !model.isConfirmed)),
     body: (model) => ({
       ...(nameOf(model) ? { pool: nameOf(model) } : {}),
       ...(model.path?.trim() ? { paths: [model.path.trim()] } : {}),
-      ...(model.isRead ? { mode: 'read' } : {}),
+      ...(model.isRead ? { mode: 'read' } : model.isConfirmed ? { mode: 'confirmed' } : {}),
+      ...(model.isAccepted ? { accept: true } : {}),
     }),
     line: (model) =>
       command(
         'pool',
         'import',
         model.isRead && '--read-only',
+        model.isConfirmed && '--confirmed',
+        model.isAccepted && '--accept',
         nameOf(model) && ['--pool', nameOf(model)],
         model.path?.trim(),
       ),
