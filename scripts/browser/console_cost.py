@@ -1,4 +1,8 @@
-"""Steps of the suite that measure: the first page from a cold cache, and what an open console costs. Times are printed, never judged."""
+"""Steps of the suite that measure: the first page from a cold cache, and what an open console costs.
+
+The bars are 200 ms and 1 % of a core on an idle machine. With `--bars` the suite fails at twice and three times as much, which is the
+slack for a machine that does other things; without, the figures are printed alone.
+"""
 
 import os
 import pathlib
@@ -10,6 +14,8 @@ from console_page import FORMS, eventually, expect
 LOADS = 5
 IDLE_SECONDS = 30
 FIRST_PAGE_BYTES_MAX = 150 * 1024
+FIRST_PAGE_MS_MAX = 400
+IDLE_PERCENT_MAX = 3
 # Notes when the element is there, on the clock that begins with the navigation.
 WATCH = """selector => {
   const look = () => {
@@ -61,6 +67,9 @@ class Cost:
                 times.append(page.evaluate("window.shownAt"))
                 context.close()
             expect(f"{name} has at most 150 KiB", 0 < max(sizes) <= FIRST_PAGE_BYTES_MAX, sizes)
+            if self.arguments.bars:
+                # The least of them: what else the machine does makes loads longer, never shorter.
+                expect(f"{name} is shown within {FIRST_PAGE_MS_MAX} ms", min(times) <= FIRST_PAGE_MS_MAX, times)
             self.say(
                 f"{name} from a cold cache: {max(sizes) / 1024:.1f} KiB, shown after {statistics.median(times):.0f} ms"
                 f" ({min(times):.0f} to {max(times):.0f} of {LOADS}; the bar is 200 ms on an idle machine)"
@@ -79,6 +88,8 @@ class Cost:
         cost = {name: seconds_of(pids) - before[name] for name, pids in leaders.items()}
         parts = ", ".join(f"{name} {100 * cost[name] / IDLE_SECONDS:.2f} %" for name in cost)
         total = 100 * sum(cost.values()) / IDLE_SECONDS
+        if self.arguments.bars:
+            expect(f"an open console costs at most {IDLE_PERCENT_MAX} % of a core", total <= IDLE_PERCENT_MAX, parts)
         self.say(
             f"the open console on an idle pool costs {total:.2f} % of a core over {IDLE_SECONDS} s ({parts}; the bar is 1 %)"
         )

@@ -100,15 +100,19 @@ own() {
     printf "DOLMEN_STATE='%s' DOLMEN_BIN='%s' DOLMEN_CONSOLE_WAY=%s sh '%s' %s" "$state" "$bin" "$way" "$root/scripts/integration/console.sh" "$1"
 }
 
+# Programs that somebody has built are slow perhaps; those that this script builds keep to the bars.
+bars=--bars
+[ -z "${DOLMEN_BIN:-}" ] || bars=
+
 # suite [OPTION]...
 suite() {
     mkdir -p "$shots"
-    # shellcheck disable=SC2046 # a list of words
+    # shellcheck disable=SC2046,SC2086 # lists of words
     attend -- $(rights) env "PYTHONPATH=$packages" "PATH=$PATH" python3 -B "$root/scripts/browser/console_client.py" \
         --base "$(cat "$run/web.address")" --code-command "env DOLMEN_WEB_STATE=$web_state $web_bin code" --disks "$disks" \
         --stop "$(own daemon_down)" --start "$(own daemon_up)" --web-kill "$(own web_kill)" --web-start "$(own web_up)" \
         --processes "dolmend=$run/daemon.pid,dolmen-web=$run/web.pid" --dolmen "$bin" --socket "$socket" --shots "$shots" --chromium "$chromium" \
-        ${axe_file:+--axe "$axe_file"} ${DOLMEN_CONSOLE_STEPS:+--steps "$DOLMEN_CONSOLE_STEPS"} "$@"
+        $bars ${axe_file:+--axe "$axe_file"} ${DOLMEN_CONSOLE_STEPS:+--steps "$DOLMEN_CONSOLE_STEPS"} "$@"
 }
 
 build_web() {
