@@ -408,7 +408,14 @@ impl Files {
         match mount::mounted(&self.at) {
             Mounted::Ours => Ok(false),
             Mounted::Other { kind } => Err(MountError::Occupied { at: self.at.clone(), found: kind }),
-            Mounted::Nothing => mount::mount(self.shared.fuse(), &self.at).map(|()| true),
+            Mounted::Nothing => {
+                let mounted = mount::mount(self.shared.fuse(), &self.at);
+                if mounted.as_ref().is_err_and(MountError::is_of_ended) {
+                    // The last mount went, and the connection with it; those that read from it see that later.
+                    self.shared.note_ended();
+                }
+                mounted.map(|()| true)
+            }
         }
     }
 

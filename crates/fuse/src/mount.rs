@@ -52,6 +52,13 @@ pub enum MountError {
     },
 }
 
+impl MountError {
+    /// Whether the connection that was to be mounted has ended.
+    pub(crate) fn is_of_ended(&self) -> bool {
+        matches!(self, Self::Failed { source, .. } if source.raw_os_error() == Some(libc::ENOTCONN))
+    }
+}
+
 /// Opens a new connection to the kernel, not mounted yet.
 pub(crate) fn open_fuse() -> Result<OwnedFd, MountError> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;

@@ -219,10 +219,15 @@ impl Shared {
         dispatch::dispatch(ticket);
     }
 
+    /// Records that the kernel has ended the connection.
+    pub(crate) fn note_ended(&self) {
+        self.phase.store(Phase::Ended as u8, Ordering::SeqCst);
+        self.close();
+    }
+
     fn end(&self, why: Errno) {
         if why == Errno::NODEV {
-            self.phase.store(Phase::Ended as u8, Ordering::SeqCst);
-            self.close();
+            self.note_ended();
         } else if why != Errno::CANCELED {
             tracing::error!(error = %why, "reading from /dev/fuse failed; attached spaces stand still until the daemon is restarted");
             self.close();
