@@ -1,5 +1,5 @@
 #!/bin/sh
-# volume_bars.sh [--mib N] [--images N] [--files N] [--seconds N] [BAR]...
+# volume_bars.sh [--mib N] [--images N] [--files N] [--seconds N] [--delay N] [BAR]...
 #
 # Figures of volumes, deduplication and copies, through the daemon and the command line as a user has them. Each figure is a line
 # `bar | measured | wanted | met`. The script ends with 0 unless a command failed or bytes were wrong; a bar that is missed fails
@@ -9,7 +9,9 @@
 #   --images N    images in their bar (default: 110)
 #   --files N     small files in the bar of background runs (default: 100000)
 #   --seconds N   seconds of each load of clients (default: 30)
-#   BAR           create, documents, compressed, duperemove, images, reading, copying, background, aged or clones (default: all)
+#   --delay N     milliseconds that each request of a disk takes under PostgreSQL (default: 8)
+#   BAR           create, documents, compressed, duperemove, images, reading, copying, background, aged, clones or postgres
+#                 (default: all)
 #
 # create      a thin volume of 1 TiB made and mounted, and what it claims; a volume grown under a client
 # documents   office documents that many people own, on XFS: estimate, run, compaction, undo (scripts/corpora/documents.py)
@@ -21,6 +23,7 @@
 # background  p99 of a client with and without a background run beside it; memory of the worker; time until it yields
 # aged        a volume that lost 60 % of its files at random, trimmed and compacted, with a client beside
 # clones      an image adopted with its space, and 20 copies by `dolmen copy`
+# postgres    1 and 8 instances of PostgreSQL under pgbench, on eight volumes of one pool
 #
 # Method: each bar has a new pool of two sparse files as disks and a space with one copy. *Saved in the volume* is the room that the
 # file system counts as used, before less after; *back in the pool* is the same of the claimed rows of the space. Throttled disks
@@ -36,8 +39,8 @@ cd "$root" || exit 1
 . "$root/scripts/lib.sh"
 . "$root/scripts/rig.sh"
 script='bars of volumes'
-all='create documents compressed duperemove images reading copying background aged clones'
-mib=7630 images=110 files=100000 seconds=30 bars=
+all='create documents compressed duperemove images reading copying background aged clones postgres'
+mib=7630 images=110 files=100000 seconds=30 delay=8 bars=
 
 while [ $# -gt 0 ]; do
     case $1 in
@@ -45,7 +48,7 @@ while [ $# -gt 0 ]; do
         sed -n '2,/^root=/s/^# \{0,1\}//p' "$0" | sed '$d'
         exit 0
         ;;
-    --mib | --images | --files | --seconds)
+    --mib | --images | --files | --seconds | --delay)
         is_number "${2-}" || die 2 "$1 takes a number from 1 on, not '${2-}'"
         eval "${1#--}=\$2"
         shift 2
@@ -63,14 +66,13 @@ open_script 1024 python3 losetup
 knows_filesystem xfs || { skip "$script (the kernel does not know XFS)"; exit 0; }
 [ "$(id -u)" -eq 0 ] || { skip "$script (needs root)"; exit 0; }
 export DOLMEN_SOCKET="$socket" BARS_BIN="$bin" BARS_RUN="$run" BARS_RECORD="$state/record" BARS_MIB="$mib" BARS_IMAGES="$images" \
-    BARS_FILES="$files" BARS_SECONDS="$seconds" PYTHONDONTWRITEBYTECODE=1
+    BARS_FILES="$files" BARS_SECONDS="$seconds" BARS_DELAY="$delay" PYTHONDONTWRITEBYTECODE=1
 failed=0
 say "of commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(date +%F), $(nproc) processors, load $(cut -d' ' -f1 /proc/loadavg)"
 for bar in $bars; do
     step "$bar"
-    note mount "$run/mnt/v"
-    note mount "$run/mnt/w"
-    note loop "$disks"
+    note below "$disks"
+    note below "$run/mnt"
     must 'the daemon answers' daemon_start
     BARS_DAEMON=$(daemon_self)
     export BARS_DAEMON

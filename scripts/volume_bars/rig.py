@@ -111,21 +111,23 @@ def note(kind, what):
 class Pool:
     """A pool of two disks with volumes; its disks are files, which `end` deletes."""
 
-    def __init__(self, disk_gib=64, over_loop=False):
+    def __init__(self, disk_gib=64, over_loop=False, through=None):
+        """Makes it; `through` makes of a file the one that stands for it behind a loop device."""
         self.files = [os.path.join(DISKS, name) for name in ("a", "b")]
         self.loops = []
         for file in self.files:
             with open(file, "wb") as opened:
                 opened.truncate(disk_gib * GIB)
             if over_loop:
-                self.loops.append(run("losetup", "--direct-io=on", "--show", "-f", file).decode().strip())
+                behind = through(file) if through else file
+                self.loops.append(run("losetup", "--direct-io=on", "--show", "-f", behind).decode().strip())
         dolmen("pool", "create", "tank", *(self.loops or self.files))
 
-    def volume(self, name="v", purpose="documents", size="24G", file_system="xfs", mount=MNT, **options):
-        """Makes a thin volume with one copy, which runs may take all files of; returns its name."""
+    def volume(self, name="v", purpose="documents", size="24G", file_system="xfs", mount=MNT, resiliency="simple", **options):
+        """Makes a thin volume, with one copy unless its resiliency is named, which runs may take all files of; returns its name."""
         os.makedirs(os.path.dirname(mount), exist_ok=True)
         more = [word for option, value in options.items() for word in (f"--{option}", value)]
-        dolmen("volume", "create", f"tank/{name}", "--for", purpose, "--fs", file_system, "--size", size, "-r", "simple",
+        dolmen("volume", "create", f"tank/{name}", "--for", purpose, "--fs", file_system, "--size", size, "-r", resiliency,
                "--mount", mount, *more)
         return f"tank/{name}"
 
