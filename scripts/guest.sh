@@ -148,7 +148,7 @@ machine() {
     shift
     timeout "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp 2 -m "$mib" -nodefaults \
         -no-reboot -display none -serial "file:$out/console" -kernel "$folder/vmlinux" -initrd "$folder/initial.gz" \
-        -append 'console=ttyS0 quiet loglevel=3 mitigations=off nokaslr tsc=reliable random.trust_cpu=on panic=-1' \
+        -append 'console=ttyS0 quiet loglevel=3 mitigations=off nokaslr tsc=reliable no_timer_check random.trust_cpu=on panic=-1' \
         -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap -device virtio-9p-pci,fsdev=host,mount_tag=host \
         -fsdev "local,id=modules,path=$(cd "$tree/lib/modules" && pwd -P),security_model=none,readonly=on" \
         -device virtio-9p-pci,fsdev=modules,mount_tag=modules \
