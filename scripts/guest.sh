@@ -4,10 +4,10 @@
 # The kernel and its modules are taken from Debian's package, and started in an emulated machine whose root is this machine's,
 # read-only, below a layer in memory: so whatever is installed here is there, the built program and this checkout among it. In
 # it each SCRIPT of scripts/integration runs as root; kernel.sh if none is named: ublk, NBD by the kernel, and a SCSI disk that
-# is torn out. shares_kernel has nfsd, SMB by the kernel, and quotas of XFS. boot is another: its machines have systemd as their
-# first process, and are started again and again on the same disks. Needs apt, qemu-system-x86 (which may take the place of the
-# qemu-utils that ./test wants), busybox-static, cpio, kmod, xz-utils, binutils, and the network for the kernel; builds into
-# FOLDER (default: .demo/guest), which is kept, and is not part of ./test.
+# is torn out. shares_kernel has nfsd, SMB by the kernel, and quotas of XFS; vdo compares deduplication with the kernel's.
+# boot is another: its machines have systemd as their first process, and are started again and again on the same disks. Needs apt,
+# qemu-system-x86 (which may take the place of the qemu-utils that ./test wants), busybox-static, cpio, kmod, xz-utils, binutils, and
+# the network for the kernel; builds into FOLDER (default: .demo/guest), which is kept, and is not part of ./test.
 #
 #   --kernel PATTERN   the name of the package, as apt-cache searches for it (default: the newest of Linux 6.12)
 #

@@ -84,6 +84,7 @@ note() { printf '%s %s\n' "$1" "$2" >>"$state/record"; }
 #   below FOLDER   all mounts and all loop devices over files below a folder
 #   link PATH      symbolic links in a folder of /dev, and the folder
 #   cgroup FOLDER  a control group whose processes are ended before
+#   mapped NAME    a device of the device mapper
 #   nested FOLDER  another state directory
 #   setting VALUE FILE   a setting of the kernel's, which gets its value back
 begin() { setsid sh "$scripts/recorded.sh" "$state" "$owner" "$@" & }
@@ -143,6 +144,7 @@ undo_line() {
     below) undo_below "$undo_what" "$1" ;;
     link) undo_link "$undo_what" ;;
     cgroup) undo_cgroup "$undo_what" ;;
+    mapped) undo_mapped "$undo_what" ;;
     setting) undo_setting "$undo_what" ;;
     *) return 1 ;;
     esac
@@ -309,6 +311,9 @@ undo_cgroup() {
     done
     return 1
 }
+
+# undo_mapped NAME: not while it is mounted.
+undo_mapped() { ! as_root dmsetup info "$1" >/dev/null 2>&1 || as_root dmsetup remove "$1" 2>/dev/null; }
 
 # undo_setting VALUE FILE, as one word.
 undo_setting() { printf '%s\n' "${1%% *}" | as_root tee "${1#* }" >/dev/null; }

@@ -10,13 +10,14 @@
 #   --files N     small files in the bar of background runs (default: 100000)
 #   --seconds N   seconds of each load of clients (default: 30)
 #   --delay N     milliseconds that each request of a disk takes under PostgreSQL (default: 8)
-#   BAR           create, documents, compressed, duperemove, images, reading, copying, background, aged, clones or postgres
+#   BAR           create, documents, compressed, duperemove, vdo, images, reading, copying, background, aged, clones or postgres
 #                 (default: all)
 #
 # create      a thin volume of 1 TiB made and mounted, and what it claims; a volume grown under a client
 # documents   office documents that many people own, on XFS: estimate, run, compaction, undo (scripts/corpora/documents.py)
 # compressed  the same on btrfs with zstd, and distinct documents alone
 # duperemove  the same documents on XFS through duperemove
+# vdo         the same documents on XFS over the VDO of a kernel that has it (scripts/guest.sh vdo)
 # images      system images of one base (scripts/corpora/images.py), written in batches with a run after each
 # reading     1, 22, 83 and 125 documents read in full, before and after a run, on throttled disks
 # copying     whole images read, before and after a run, on throttled disks
@@ -39,7 +40,7 @@ cd "$root" || exit 1
 . "$root/scripts/lib.sh"
 . "$root/scripts/rig.sh"
 script='bars of volumes'
-all='create documents compressed duperemove images reading copying background aged clones postgres'
+all='create documents compressed duperemove vdo images reading copying background aged clones postgres'
 mib=7630 images=110 files=100000 seconds=30 delay=8 bars=
 
 while [ $# -gt 0 ]; do
