@@ -16,6 +16,7 @@ const MAPPING_BYTES: usize = 48;
 const PLACE_BYTES: usize = 32;
 
 const DATA: u64 = 1;
+const METADATA: u64 = 1 << 2;
 /// Profiles that divide a group among devices: RAID 0, 10, 5 and 6.
 const DIVIDED: u64 = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8;
 
@@ -28,6 +29,8 @@ pub struct BlockGroup {
     pub length: u64,
     /// Whether it holds content of files; else metadata.
     pub is_data: bool,
+    /// Whether it holds both.
+    pub is_mixed: bool,
     /// Whether each place holds all of it, byte for byte.
     pub is_whole: bool,
     /// Number of the device and first byte there, for each copy.
@@ -57,6 +60,7 @@ fn group(logical: u64, item: &[u8]) -> Option<BlockGroup> {
         logical,
         length: u64_at(item, 0)?,
         is_data: kind & DATA != 0,
+        is_mixed: kind & (DATA | METADATA) == DATA | METADATA,
         is_whole: kind & DIVIDED == 0,
         places: (0..count).map(place).collect::<Option<_>>()?,
     })
@@ -77,8 +81,12 @@ mod tests {
         let found = group(5, &item).unwrap();
         assert_eq!((found.logical, found.length, found.is_data, found.is_whole), (5, 9, true, true));
         assert_eq!(found.places, [(1, 7), (0, 0)]);
+        assert!(!found.is_mixed);
         for length in 0..item.len() - 16 {
             assert_eq!(group(5, &item[..length]), None, "{length}");
         }
+        item[24] |= 1 << 2;
+        let found = group(5, &item).unwrap();
+        assert!(found.is_data && found.is_mixed);
     }
 }

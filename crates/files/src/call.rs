@@ -62,6 +62,13 @@ pub(crate) fn call<T: FromBytes + IntoBytes + Immutable + ?Sized>(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// Sends a request whose argument is a number. Returns what the kernel returned.
+pub(crate) fn call_with(file: impl AsFd, request: Request, argument: u32) -> io::Result<i32> {
+    // SAFETY: such a request takes no pointer, so the kernel reads and fills no memory of this process.
+    let result = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), libc::c_ulong::from(request.0), argument) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +79,10 @@ mod tests {
         assert_eq!(Request::both(0x94, 54, 24).number(), 0xc018_9436);
         assert_eq!(Request::both(0x94, 27, 1024).number(), 0xc400_941b);
         assert_eq!(Request::plain(0x94, 28).number(), 0x941c);
+        assert_eq!(Request::both(0x94, 32, 1024).number(), 0xc400_9420);
+        assert_eq!(Request::reads(0x94, 33, 4).number(), 0x4004_9421);
+        assert_eq!(Request::fills(0x94, 34, 1024).number(), 0x8400_9422);
+        assert_eq!(Request::both(0x94, 17, 112).number(), 0xc070_9411);
         assert_eq!(Request::reads(0x94, 13, 32).number(), 0x4020_940d);
         assert_eq!(Request::both(b'f', 11, 32).number(), 0xc020_660b);
         assert_eq!(Request::both(b'X', 121, 24).number(), 0xc018_5879);

@@ -8,6 +8,8 @@
 //! | [`extents`] | where the bytes of a file lie (`FS_IOC_FIEMAP`) |
 //! | [`space_map`] | what lies at each address of a file system (`FS_IOC_GETFSMAP`) |
 //! | [`block_groups`] | where addresses of btrfs lie on its device (`BTRFS_IOC_TREE_SEARCH`) |
+//! | [`allocated`] | which addresses of btrfs are in use (`BTRFS_IOC_TREE_SEARCH_V2`) |
+//! | [`balance`] | balance of a mounted btrfs, one block group at a time (`BTRFS_IOC_BALANCE_V2`) |
 //! | [`project_quota`] | project quotas of XFS and ext4 (`FS_IOC_FSSETXATTR`, `quotactl`) |
 //! | [`subvolume`] | subvolumes of btrfs and their quotas (`BTRFS_IOC_QGROUP_LIMIT`) |
 //! | [`scrub`] | scrub of a mounted btrfs (`BTRFS_IOC_SCRUB`) |
@@ -23,6 +25,8 @@
 //! Invariant: a structure that the kernel fills is read no further than the kernel says that it filled it, and numbers from it
 //! are checked before they are used as lengths.
 
+pub mod allocated;
+pub mod balance;
 pub mod block_groups;
 mod call;
 pub mod copy;
