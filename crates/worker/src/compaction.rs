@@ -5,7 +5,9 @@ use std::path::Path;
 
 use dolmen_dedup::{CompactPolicy, RowKept};
 use dolmen_files::volume::xfs_geometry;
+use dolmen_volume::file_system::FileSystem;
 
+use crate::balance;
 use crate::limits::limit;
 use crate::protocol::long::{Claimed, Compacted, KeptReason, KeptRows, Load, Occupancy};
 use crate::protocol::{Failure, FailureCode, Outcome, Volume};
@@ -19,6 +21,7 @@ pub(crate) struct Order<'a> {
     pub(crate) volume: &'a Volume,
     pub(crate) occupancy: &'a Occupancy,
     pub(crate) budget_bytes: Option<u64>,
+    pub(crate) pool_room_bytes: Option<u64>,
     pub(crate) load: &'a Load,
     pub(crate) state: &'a Path,
 }
@@ -31,6 +34,9 @@ pub(crate) fn compact(
 ) -> Result<Outcome, Failure> {
     let volume = order.volume;
     require_sharing(volume, &root)?;
+    if volume.record.file_system == FileSystem::Btrfs {
+        return balance::compact(order, &root, steering);
+    }
     if !xfs_geometry(&root).is_ok_and(|geometry| geometry.has_reverse_map) {
         return Err(Failure {
             code: FailureCode::Unsupported,
@@ -38,9 +44,7 @@ pub(crate) fn compact(
                 "the file system at {} does not name the owner of each block; nothing was changed",
                 volume.record.mount_point.as_str()
             ),
-            hint: "XFS does if it was made with `-m rmapbt=1`; on btrfs, `btrfs balance start -dusage=50` \
-                   and a trim give room back"
-                .to_owned(),
+            hint: "XFS does if it was made with `-m rmapbt=1`".to_owned(),
         });
     }
     let claimed = claimed_rows(&order.occupancy.claimed)?;
@@ -73,7 +77,7 @@ pub(crate) fn compact(
 }
 
 /// Reads and checks the ranges of claimed rows.
-fn claimed_rows(claimed: &Claimed) -> Result<Vec<std::ops::Range<u64>>, Failure> {
+pub(crate) fn claimed_rows(claimed: &Claimed) -> Result<Vec<std::ops::Range<u64>>, Failure> {
     let bad = |code, message: String| Failure { code, message, hint: String::new() };
     let read;
     let ranges = match claimed {

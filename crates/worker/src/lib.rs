@@ -11,6 +11,7 @@
 //! - A file system is made, checked and mounted on the device that the order means, and on no later one with its number.
 //! - Two workers never have one volume: each holds the lock file that its order names.
 
+mod balance;
 mod compaction;
 mod content;
 mod device;
@@ -25,6 +26,7 @@ mod names;
 mod process;
 pub mod protocol;
 mod quotas;
+mod row_map;
 mod run;
 mod scrub;
 pub mod shares;

@@ -128,7 +128,8 @@ pub enum Operation {
         #[serde(default)]
         pool_room_bytes: Option<u64>,
     },
-    /// Moves files out of rows that hold little, and discards what is free then. Long; answers with [`Outcome::Compacted`].
+    /// Moves what lies in rows that hold little, and discards what is free then: files on XFS, block groups on btrfs. Long; answers with
+    /// [`Outcome::Compacted`].
     Compact {
         /// The device and its record.
         volume: Volume,
@@ -141,6 +142,10 @@ pub enum Operation {
         load: long::Load,
         /// Folder for scratch files.
         state: PathBuf,
+        /// Bytes that the space can still take from its pool; none if the space has all its room. A block group of btrfs is copied before
+        /// its rows come back.
+        #[serde(default)]
+        pool_room_bytes: Option<u64>,
     },
     /// Names what lies at ranges of the device. Long; answers with [`Outcome::Names`].
     Names {
@@ -411,7 +416,7 @@ pub enum FailureCode {
     MissingTool,
     /// A path cannot be used.
     BadPath,
-    /// The mount point is in use.
+    /// The mount point, or the file system, is in use by somebody else.
     InUse,
     /// A tool or the kernel refused.
     Refused,

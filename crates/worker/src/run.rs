@@ -131,10 +131,10 @@ fn carry_out(
             let order = sharing::UndoOrder { volume, paths, load, state, pool_room_bytes };
             sharing::undo(&order, root, &mut steering)
         }
-        Operation::Compact { volume, occupancy, budget_bytes, load, state } => {
+        Operation::Compact { volume, occupancy, budget_bytes, load, state, pool_room_bytes } => {
             let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
-            let budget_bytes = *budget_bytes;
-            let order = compaction::Order { volume, occupancy, budget_bytes, load, state };
+            let (budget_bytes, pool_room_bytes) = (*budget_bytes, *pool_room_bytes);
+            let order = compaction::Order { volume, occupancy, budget_bytes, pool_room_bytes, load, state };
             compaction::compact(&order, root, &mut steering)
         }
         Operation::Names { volume, ranges, names_max } => {

@@ -89,6 +89,17 @@ impl<'a> Steering<'a> {
         self.paused || self.stopped
     }
 
+    /// Returns whether a command or the end of the input asks for a stop.
+    pub(crate) fn is_to_stop(&mut self) -> bool {
+        self.take_up_all();
+        self.stopped
+    }
+
+    /// Writes progress, at most once a second, without a wait for the end of a pause.
+    pub(crate) fn show(&mut self, progress: &dolmen_dedup::Progress) {
+        self.report(progress);
+    }
+
     fn take_up_all(&mut self) {
         loop {
             match self.lines.try_recv() {

@@ -8,6 +8,8 @@
     clippy::disallowed_methods
 )]
 
+#[path = "runs/balance.rs"]
+mod balance;
 mod rig;
 
 use std::collections::BTreeMap;
@@ -195,6 +197,14 @@ impl Running {
     fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    /// A test that failed leaves no worker on its volume.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -390,6 +400,7 @@ fn compact(rig: &Rig, row_bytes: u64) -> Operation {
         budget_bytes: None,
         load: load(),
         state: rig.path("state"),
+        pool_room_bytes: None,
     }
 }
 
@@ -636,6 +647,7 @@ fn a_run_stays_below_its_memory_and_yields_to_others() {
             budget_bytes: None,
             load,
             state: rig.path("state"),
+            pool_room_bytes: None,
         },
     ] {
         let began = Instant::now();
@@ -768,6 +780,7 @@ fn orders_that_cannot_be_are_refused_by_name() {
         budget_bytes: None,
         load: load(),
         state: rig.path("state"),
+        pool_room_bytes: None,
     };
     fs::write(rig.path("rows"), "[[1,2],[3").unwrap();
     for (order, words) in [

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of memory that a long operation needs at least.
 pub const MEMORY_BYTES_MIN: u64 = 40 << 20;
+/// Bytes that the pool of a thin space keeps for others while an operation copies what lies on it.
+pub const POOL_ROOM_BYTES_MIN: u64 = 128 << 20;
 /// Bytes of a line with a command, at most.
 pub const COMMAND_BYTES_MAX: u64 = 4096;
 
@@ -228,21 +230,21 @@ pub struct Undone {
 /// Counts of a compaction. What the pool got back is measured by the daemon: claimed rows before less after.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compacted {
-    /// Rows whose live bytes all moved.
+    /// Rows that held live bytes before, and hold none now.
     pub rows_emptied: u64,
     /// Rows that held nothing before.
     pub rows_empty: u64,
-    /// Rows that copies took although the pool had not claimed them.
+    /// Rows that copies took although the pool had not claimed them; on btrfs those of writers, too.
     pub rows_taken: u64,
-    /// Bytes that were copied.
+    /// Bytes that were copied: on btrfs, what the moved block groups held.
     pub bytes_moved: u64,
-    /// Bytes that the trim at the end discarded, as the file system counts them.
+    /// Bytes that trims discarded, as the file system counts them: btrfs counts in each what is free in its block groups.
     pub trimmed: u64,
     /// Rows that were not emptied.
     pub kept: Vec<KeptRows>,
-    /// Files that took no part.
+    /// Files, or block groups of btrfs, that took no part.
     pub skipped: SkippedFiles,
-    /// Whether a command ended it.
+    /// Whether a command ended it, or somebody cancelled the balance of btrfs.
     pub stopped: bool,
 }
 
@@ -271,8 +273,10 @@ pub enum KeptReason {
     Fitting,
     /// The file system gave no room outside the rows that were to be emptied.
     NoRoom,
-    /// An owner changed meanwhile, or a call failed.
+    /// An owner changed meanwhile, a call failed, or a command came before.
     Changed,
+    /// Its block group holds too much of its rows.
+    Dense,
 }
 
 /// A range of the device of a volume.

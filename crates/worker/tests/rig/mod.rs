@@ -42,13 +42,18 @@ pub(crate) struct Rig {
 impl Rig {
     /// One with a file system of a kind to be made; none, with its reason printed, where this machine cannot.
     pub(crate) fn new(kind: &'static str) -> Option<Self> {
+        Self::new_in(kind, None)
+    }
+
+    /// The same, with its files in a folder.
+    fn new_in(kind: &'static str, parent: Option<&Path>) -> Option<Self> {
         let is_root = rustix::process::geteuid().is_root();
         let has_tool = Command::new(format!("mkfs.{kind}")).arg("-V").output().is_ok();
         if !is_root || !has_tool || !Path::new("/dev/loop-control").exists() {
             println!("skipped: that takes root, loop devices and mkfs.{kind}");
             return None;
         }
-        let folder = tempfile::tempdir().unwrap();
+        let folder = parent.map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
         let image = folder.path().join("image");
         File::create(&image).unwrap().set_len(400 * MIB).unwrap();
         let made = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().unwrap();
@@ -97,7 +102,11 @@ impl Rig {
     }
 
     pub(crate) fn made(kind: &'static str) -> Option<Self> {
-        let rig = Self::new(kind)?;
+        Self::made_in(kind, None)
+    }
+
+    pub(crate) fn made_in(kind: &'static str, parent: Option<&Path>) -> Option<Self> {
+        let rig = Self::new_in(kind, parent)?;
         // A second time, as behind a kill whose end nobody has seen.
         for _ in 0..2 {
             let made = rig.run(Operation::Make { volume: rig.volume_at("making", "home") });
