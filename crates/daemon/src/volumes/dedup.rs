@@ -333,20 +333,18 @@ impl Dedups {
     ) -> Answer<Change> {
         let (pool, volume) = self.ready(&pool, &space).await?;
         let name = &volume.name;
-        if volume.record.file_system == FileSystem::Btrfs {
-            let message = format!(
-                "volume {name} cannot be compacted: btrfs does not show where on its device a file lies; nothing was changed"
-            );
-            let at = volume.record.mount_point.as_str();
-            let hint = format!("`btrfs balance start -dusage=50 {at}`, then `dolmen volume trim {name}`");
-            return Err(ErrorBody::new(ErrorCode::Unsupported, message).on(name).hint(hint));
-        }
         let budget =
             request.budget_bytes.map_or(String::new(), |bytes| format!(", {} at most", Bytes(bytes)));
-        let steps = vec![
+        let mut steps = vec![
             format!("move bytes of {name} out of rows that hold little{budget}"),
             format!("discard what is free, which gives these rows back to pool {}", pool.name()),
         ];
+        if volume.record.file_system == FileSystem::Btrfs {
+            steps.insert(
+                0,
+                "discard what is free already: a block group is copied before its rows are free".to_owned(),
+            );
+        }
         let task = Task::Compact { budget_bytes: request.budget_bytes };
         let begin = Begin { task, steps, undo: Undo::NotNeeded };
         self.begin(&pool, &volume, begin, request.dry_run, "compacted").await

@@ -1,4 +1,4 @@
-//! Steps of deduplication, compaction, undo and estimate of a volume.
+//! Steps of deduplication, undo and estimate of a volume. Those of a compaction stand in `compaction_run`.
 //!
 //! A deduplication shares, compacts and trims. The pool counts what it got back when the rows of the space are at rest: a file system
 //! ends a trim before its discards have reached the device.
@@ -19,15 +19,11 @@ use dolmen_block_io::sleep;
 use dolmen_block_io::sync::{Either, either};
 use dolmen_space::Space;
 use dolmen_units::{Bytes, SpaceId};
-use dolmen_volume::file_system::FileSystem;
 use dolmen_volume::record::{Deduplication, DeduplicationMode, DeduplicationRun, Unknown};
-use dolmen_worker::protocol::long::{
-    Claimed, Compacted, Load, Occupancy, Progress, SampleSize, Selection, Undone,
-};
+use dolmen_worker::protocol::long::{Load, Progress, SampleSize, Selection, Undone};
 use dolmen_worker::protocol::{Operation, Outcome as Done};
 
 use crate::answer::Answer;
-use crate::fault;
 use crate::jobs::{Aim, Course, Entry, Outcome, seconds_now};
 use crate::open_pool::OpenPool;
 use crate::volumes::dedup::{Dedups, check_sharing};
@@ -38,17 +34,12 @@ use crate::volumes::service::Volumes;
 use crate::volumes::steer::Steer;
 use crate::volumes::volume::Volume;
 use crate::volumes::words::percent_words;
-use crate::volumes::workers::Wait;
 use crate::volumes::yielding::Yielding;
 
 /// Pause between two looks at the commands of a job.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Looks after which a count that grew goes on record.
 const LOOKS_PER_CHECKPOINT: u32 = 8;
-/// Ranges of claimed rows that one read of the map brings, at most.
-const RANGES_PER_PAGE: usize = 4096;
-/// Ranges of claimed rows of an order, at most; rows behind them are not emptied by this run.
-const RANGES_MAX: usize = 1 << 16;
 /// Time for which the rows of a space do not change when they are at rest.
 const REST: Duration = Duration::from_secs(3);
 /// Time that rows get to come to rest.
@@ -81,16 +72,16 @@ impl Drop for Registered<'_> {
 }
 
 /// A mounted volume, the state of its job, and what steers its processes.
-struct Run<'a> {
-    volume: Volume,
-    device: PathBuf,
+pub(super) struct Run<'a> {
+    pub(super) volume: Volume,
+    pub(super) device: PathBuf,
     policy: Deduplication,
-    state: &'a LongState,
-    steer: &'a Steer,
+    pub(super) state: &'a LongState,
+    pub(super) steer: &'a Steer,
 }
 
 impl Run<'_> {
-    fn load(&self, mode: DeduplicationMode) -> Load {
+    pub(super) fn load(&self, mode: DeduplicationMode) -> Load {
         let memory_bytes = self.policy.memory_bytes.unwrap_or(Deduplication::MEMORY_BYTES);
         Load { mode, memory_bytes }
     }
@@ -164,7 +155,7 @@ impl Dedups {
                 let limit = entry.and_then(|entry| entry.job_share().latency_limit);
                 let is_background = self.mode_of(state) == Some(DeduplicationMode::Background);
                 state.is_yielding.set(yielding.look(space.figures(), limit) && is_background);
-                if let Some(progress) = steer.progress().filter(|_| state.is_undo())
+                if let Some(progress) = steer.progress().filter(|_| state.takes_pool_room())
                     && is_short(pool_room(pool, space).await, progress)
                     && !state.lacks_pool_room.replace(true)
                 {
@@ -263,13 +254,13 @@ impl Dedups {
         }
     }
 
-    async fn long(&self, run: &Run<'_>, operation: Operation) -> Answer<Done> {
+    pub(super) async fn long(&self, run: &Run<'_>, operation: Operation) -> Answer<Done> {
         let (key, name) = (run.volume.key, run.volume.name.as_str());
         self.volumes.workers.long(key, name, operation, run.steer).await
     }
 
     /// Waits while the job is held between two processes.
-    async fn go_on_when_released(&self, run: &Run<'_>) {
+    pub(super) async fn go_on_when_released(&self, run: &Run<'_>) {
         while run.steer.is_held() && !run.steer.is_stopped() {
             sleep(self.volumes.seams.clock.as_ref(), LOOK_EVERY).await;
         }
@@ -360,72 +351,8 @@ impl Dedups {
         (record, text)
     }
 
-    async fn compact(&self, run: &Run<'_>, budget_bytes: Option<u64>) -> Answer<Outcome> {
-        let name = &run.volume.name;
-        run.state.note(|reached| {
-            reached.claimed_before.get_or_insert(run.volume.space.claimed().0);
-        });
-        let given = self.release(run, budget_bytes, DeduplicationMode::Background).await?;
-        if run.steer.is_interrupted() {
-            return Ok(ended_early(run.steer, name, "rows that are empty stay empty"));
-        }
-        self.wait_for_rest(run).await;
-        let bytes = released(&run.state.reached.borrow(), run.volume.space.claimed());
-        let pool = run.volume.pool.name();
-        let text = format!("{} given back to pool {pool}{}", Bytes(bytes), given.words());
-        match run.steer.is_stopped() {
-            true => Ok(Outcome::CalledOff(format!("by then {text}"))),
-            false => Ok(Outcome::Done(text)),
-        }
-    }
-
-    /// Empties rows where the file system can, and discards free room.
-    async fn release(
-        &self,
-        run: &Run<'_>,
-        budget_bytes: Option<u64>,
-        mode: DeduplicationMode,
-    ) -> Answer<Released> {
-        if run.volume.record.file_system == FileSystem::Xfs {
-            let operation = Operation::Compact {
-                volume: run.volume.for_worker(run.device.clone()),
-                occupancy: self.occupancy(run).await?,
-                budget_bytes,
-                load: run.load(mode),
-                state: self.volumes.workers.state_folder(run.volume.key),
-            };
-            match self.long(run, operation).await {
-                Ok(Done::Compacted(counts)) => return Ok(Released::Compacted(counts)),
-                Ok(Done::Stopped) => return Ok(Released::Nothing),
-                Ok(other) => return Err(unexpected(run, &other)),
-                // An XFS that does not name owners of blocks is trimmed alone.
-                Err(error) if error.code == ErrorCode::Unsupported => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let operation = Operation::Trim { volume: run.volume.for_worker(run.device.clone()), minimum: 0 };
-        let (key, name) = (run.volume.key, run.volume.name.as_str());
-        match self.volumes.workers.run(key, name, operation, Wait::UntilDone).await? {
-            Done::Trimmed { .. } => Ok(Released::TrimmedAlone),
-            other => Err(unexpected(run, &other)),
-        }
-    }
-
-    /// Returns which rows of the space are claimed.
-    async fn occupancy(&self, run: &Run<'_>) -> Answer<Occupancy> {
-        let space = &run.volume.space;
-        let (mut ranges, mut from) = (Vec::new(), Some(0));
-        while let Some(first) = from.filter(|_| ranges.len() < RANGES_MAX) {
-            let page = space.claimed_rows(first, RANGES_PER_PAGE).await;
-            let page = page.map_err(|error| fault::space(&error).on(&run.volume.name))?;
-            ranges.extend(page.ranges.into_iter().map(|range| (range.start, range.end)));
-            from = page.next;
-        }
-        Ok(Occupancy { row_bytes: space.row_bytes(), claimed: Claimed::Ranges(ranges) })
-    }
-
     /// Waits until the claimed rows of the space do not change any more, or too long.
-    async fn wait_for_rest(&self, run: &Run<'_>) {
+    pub(super) async fn wait_for_rest(&self, run: &Run<'_>) {
         let clock = self.volumes.seams.clock.as_ref();
         let limit: Instant = clock.now() + REST_LIMIT;
         let mut seen = (run.volume.space.claimed(), clock.now());
@@ -467,33 +394,6 @@ impl Dedups {
     }
 }
 
-/// How room was given back.
-enum Released {
-    /// By a compaction and a trim.
-    Compacted(Compacted),
-    /// By a trim.
-    TrimmedAlone,
-    /// Not at all: a command came before.
-    Nothing,
-}
-
-impl Released {
-    fn words(&self) -> String {
-        match self {
-            Self::Compacted(counts) => {
-                let kept: u64 = counts.kept.iter().map(|one| one.rows).sum();
-                let kept = if kept == 0 { String::new() } else { format!(", {kept} rows stay") };
-                format!("; {} rows emptied, {} moved{kept}", counts.rows_emptied, Bytes(counts.bytes_moved))
-            }
-            Self::TrimmedAlone => {
-                "; free room was discarded, and no row was emptied: compaction needs XFS with rmapbt"
-                    .to_owned()
-            }
-            Self::Nothing => String::new(),
-        }
-    }
-}
-
 /// Returns what saved bytes are worth where files are compressed; empty elsewhere.
 fn compressed_words(run: &DeduplicationRun) -> String {
     match run.compressed_bytes {
@@ -507,7 +407,7 @@ fn compressed_words(run: &DeduplicationRun) -> String {
 }
 
 /// Returns the bytes that the pool got back since a job began.
-fn released(reached: &Reached, claimed: Bytes) -> u64 {
+pub(super) fn released(reached: &Reached, claimed: Bytes) -> u64 {
     reached.claimed_before.map_or(0, |before| before.saturating_sub(claimed.0))
 }
 
@@ -517,7 +417,7 @@ fn part_of(bytes: u64, ppm: u32) -> u64 {
 }
 
 /// Returns the outcome of a job that a command ended; one that the daemon ended for its own sake goes on later.
-fn ended_early(steer: &Steer, name: &str, what: &str) -> Outcome {
+pub(super) fn ended_early(steer: &Steer, name: &str, what: &str) -> Outcome {
     match steer.is_interrupted() {
         true => Outcome::Put {
             off: format!("volume {name} was unmounted meanwhile; {what}"),
@@ -573,7 +473,7 @@ fn undone_outcome(run: &Run<'_>, undone: &Undone) -> Outcome {
     }
 }
 
-fn unexpected(run: &Run<'_>, outcome: &Done) -> ErrorBody {
+pub(super) fn unexpected(run: &Run<'_>, outcome: &Done) -> ErrorBody {
     let message = format!("an order for volume {} was answered with {outcome:?}", run.volume.name);
     ErrorBody::new(ErrorCode::Internal, message)
         .on(&run.volume.name)

@@ -94,6 +94,8 @@ pub(super) struct LongState {
     pub(super) is_yielding: Cell<bool>,
     /// Whether it was ended because its pool has too little room for the rest.
     pub(super) lacks_pool_room: Cell<bool>,
+    /// Whether its process moves block groups of btrfs.
+    pub(super) is_balancing: Cell<bool>,
 }
 
 impl LongState {
@@ -110,9 +112,9 @@ impl LongState {
         }
     }
 
-    /// Returns whether its process takes room for copies that stay.
-    pub(super) fn is_undo(&self) -> bool {
-        matches!(self.reached.borrow().task, Some(Task::Undo { .. }))
+    /// Returns whether its process takes room of the pool for copies, before it gives any back.
+    pub(super) fn takes_pool_room(&self) -> bool {
+        self.is_balancing.get() || matches!(self.reached.borrow().task, Some(Task::Undo { .. }))
     }
 
     /// Returns whether its process shares bytes, now or next.

@@ -13,7 +13,7 @@
 //! | `changes`, `grow`, `adopt` | mount, unmount, deletion and restoration; growth and trim; adoption |
 //! | `check`, `check_scrub`, `check_report` | check, repair and scrub, a job; what they found |
 //! | `dedup`, `dedup_policy`, `dedup_schedule` | deduplication and compaction: requests, policies, and runs that are due |
-//! | `dedup_task`, `dedup_job`, `dedup_run` | orders, their jobs, and their steps |
+//! | `dedup_task`, `dedup_job`, `dedup_run`, `compaction_run` | orders, their jobs, and their steps |
 //! | `steer`, `yielding` | commands to a long operation, and when it yields to clients |
 //! | `numbered`, `shares` | records under numbers; shares on servers |
 //! | `quotas`, `quota_bounds` | quotas of folders: requests, and bounds that file systems keep |
@@ -33,6 +33,7 @@ mod check_report;
 mod check_scrub;
 mod claiming;
 mod claims;
+mod compaction_run;
 mod control_group;
 mod create;
 mod create_job;

@@ -5,7 +5,7 @@
 
 use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_space::{Provisioning, Space};
-use dolmen_worker::protocol::long::{Progress, Step};
+use dolmen_worker::protocol::long::{POOL_ROOM_BYTES_MIN, Progress, Step};
 
 use crate::open_pool::OpenPool;
 use crate::plan::room_for;
@@ -15,6 +15,7 @@ use crate::volumes::volume::Volume;
 const PACK_BYTES: u64 = 64 << 20;
 /// Packs of an undo that the pool has room for as long as it goes on: the one that is written, and one for clients.
 const PACKS_MIN: u64 = 2;
+const _: () = assert!(PACKS_MIN * PACK_BYTES == POOL_ROOM_BYTES_MIN);
 
 /// Returns the bytes that a thin space can still take from its pool; none if the space has all its room, or the pool has it.
 pub(super) async fn pool_room(pool: &OpenPool, space: &Space) -> Option<u64> {
@@ -27,10 +28,11 @@ pub(super) async fn pool_room(pool: &OpenPool, space: &Space) -> Option<u64> {
     (room < unclaimed).then_some(room)
 }
 
-/// Returns whether a pool has too little room for what an undo still copies.
+/// Returns whether a pool has too little room for what an undo, or a balance of btrfs, still copies.
 pub(super) fn is_short(room: Option<u64>, progress: Progress) -> bool {
     let left = progress.total.saturating_sub(progress.done);
-    progress.step == Step::Undo && room.is_some_and(|room| room < left.min(PACKS_MIN * PACK_BYTES))
+    let copies = matches!(progress.step, Step::Undo | Step::Compact);
+    copies && room.is_some_and(|room| room < left.min(POOL_ROOM_BYTES_MIN))
 }
 
 /// Returns the end of an undo that would fill its pool.
@@ -49,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_undo_ends_before_the_rest_of_it_fills_the_pool() {
+    fn what_copies_ends_before_the_rest_of_it_fills_the_pool() {
         let progress = |step, done, total| Progress { step, done, total, files: 0, saved: 0, paused: false };
         let pack = PACK_BYTES;
         for (room, done, total, expected) in [
@@ -60,7 +62,9 @@ mod tests {
             (Some(pack - 1), 99 * pack, 100 * pack, true),
             (Some(0), 100 * pack, 100 * pack, false),
         ] {
-            assert_eq!(is_short(room, progress(Step::Undo, done, total)), expected, "{room:?} {done}");
+            for step in [Step::Undo, Step::Compact] {
+                assert_eq!(is_short(room, progress(step, done, total)), expected, "{room:?} {done}");
+            }
         }
         assert!(!is_short(Some(0), progress(Step::Map, 0, 100 * pack)), "nothing is copied yet");
     }
