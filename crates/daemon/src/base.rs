@@ -17,6 +17,7 @@ use crate::io_worker::IoWorker;
 use crate::jobs::Jobs;
 use crate::open_pools::OpenPools;
 use crate::pool_jobs::PoolJobs;
+use crate::pools::HistoryReads;
 use crate::records::Records;
 use crate::state::{EventFile, Events, Histories, Ledger, Locates, Members, Tails, TrashAges, VolumeUses};
 use crate::views::Views;
@@ -31,6 +32,8 @@ pub(crate) struct Threaded {
     pub(crate) volume_looker: IoWorker,
     /// Looks at files and devices that are disks, or were.
     pub(crate) watcher: Rc<IoWorker>,
+    /// Computes what takes long.
+    pub(crate) computer: Rc<IoWorker>,
 }
 
 /// What services are made of.
@@ -42,6 +45,7 @@ pub(crate) struct Base {
     pub(crate) ledger: Rc<Ledger>,
     pub(crate) histories: Rc<Histories>,
     pub(crate) tails: Rc<Tails>,
+    pub(crate) history_reads: Rc<HistoryReads>,
     pub(crate) jobs: Rc<Jobs>,
     pub(crate) events: Rc<Events>,
     pub(crate) trash_ages: Rc<TrashAges>,
@@ -97,6 +101,7 @@ impl Base {
             trash_ages: Rc::new(TrashAges::new(&config.state, Rc::clone(file_worker))),
             arbiter: Rc::new(FileArbiter::new(host, config.arbiter_folder(), Rc::clone(file_worker))),
             tails: Rc::new(Tails::new(config.run.clone(), Rc::clone(file_worker))),
+            history_reads: Rc::new(HistoryReads::new(threaded.computer)),
             volume_uses: Rc::default(),
             volume_looker: Rc::new(threaded.volume_looker),
             watcher: threaded.watcher,

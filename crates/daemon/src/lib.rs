@@ -6,7 +6,7 @@
 //! NBD clients with TLS ─ TLS acceptor ─ proxy ─ socket pairs ──┤ engine thread (io_uring): pools, spaces, jobs
 //! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┤
 //! kernel ─ ublk devices ─ threads ─ mailbox ──────────────────┘     │ awaited
-//!                                      file worker (own files) · device worker (devices) · watcher (files of disks) · SMART worker (smartctl) · locator (lights) · rooms (room of pools) · volumes (`/proc`, tools), a thread for each process of a worker
+//!                                      file worker (own files) · device worker (devices) · watcher (files of disks) · SMART worker (smartctl) · locator (lights) · rooms (room of pools, points of history) · volumes (`/proc`, tools), a thread for each process of a worker
 //! ```
 //!
 //! | folder or file | what |
@@ -269,7 +269,8 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
                 return;
             }
         };
-    Rooms::new(rooms).serve_this_thread();
+    let rooms = Rc::new(rooms);
+    Rooms::new(Rc::clone(&rooms)).serve_this_thread();
     let handle = runtime.handle();
     let (mailbox, inbox) = handle.mailbox();
     let (kernel, asked) = handle.mailbox();
@@ -288,6 +289,7 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
         jobs,
         volume_looker: volumes,
         watcher: Rc::clone(&watcher),
+        computer: rooms,
     };
     let engine = Engine::new(Base::new(handle, Rc::new(config), host, &file_worker, threaded));
     let following = follow(

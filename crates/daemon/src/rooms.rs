@@ -68,7 +68,7 @@ struct Known {
 
 /// What is known of room.
 pub(crate) struct Rooms {
-    worker: IoWorker,
+    worker: Rc<IoWorker>,
     /// The one that was asked for last is last.
     known: RefCell<Vec<Known>>,
     notify: Notify,
@@ -94,7 +94,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Rooms {
-    pub(crate) fn new(worker: IoWorker) -> Rc<Self> {
+    pub(crate) fn new(worker: Rc<IoWorker>) -> Rc<Self> {
         let (known, notify, computed) = (RefCell::default(), Notify::new(), Cell::default());
         Rc::new(Self { worker, known, notify, computed })
     }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn served() -> Rc<Rooms> {
-        let rooms = Rooms::new(IoWorker::start("rooms").unwrap());
+        let rooms = Rooms::new(Rc::new(IoWorker::start("rooms").unwrap()));
         rooms.serve_this_thread();
         rooms
     }

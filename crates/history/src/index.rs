@@ -8,7 +8,15 @@
 //! | 8 | 8 | how many times it was saved |
 //! | 16 | 5 × 8 | of each resolution: seconds at which the point begins that is not complete |
 //! | 56 | 10 × 24 | of each ring: first slot, first slot that is not complete, end |
+//!
+//! The disks of a pool may come from anywhere, and anybody can make a checksum. So numbers that no save of ours makes are damage: an
+//! index never names more slots than a ring has room for.
 
+use std::collections::BTreeSet;
+
+use dolmen_mutation::mutation;
+
+use crate::bounds::{HISTORY_BYTES_MAX, NUMBERS_MAX, open_max, slots_max};
 use crate::codec::Reader;
 use crate::level::{LEVELS, Level};
 use crate::point::Object;
@@ -35,6 +43,11 @@ impl SlotKey {
     }
 }
 
+/// Returns the resolution of a ring.
+pub(crate) fn level_of(ring: usize) -> Option<Level> {
+    SlotKey { ring: u8::try_from(ring).ok()?, sequence: 0 }.level()
+}
+
 /// Returns the number of the ring with the points of an object.
 pub(crate) fn ring_of(object: Object, level: Level) -> u8 {
     let first = match object {
@@ -53,6 +66,17 @@ pub(crate) struct Slots {
     pub(crate) end: u64,
 }
 
+impl Slots {
+    /// Whether a save of ours makes these of that ring.
+    fn is_sound(self, ring: usize) -> bool {
+        let Some(level) = level_of(ring) else { return false };
+        let Self { first, open, end } = self;
+        let is_ordered = first <= open && open <= end && end <= NUMBERS_MAX;
+        let is_short = || end - first <= slots_max(ring, level, HISTORY_BYTES_MAX);
+        is_ordered && (mutation!(HistoryIndexUnbounded) || is_short() && end - open <= open_max(ring, level))
+    }
+}
+
 /// Which slots there are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Index {
@@ -62,7 +86,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Reads it; `None` of one that is damaged or of another version.
+    /// Reads it; `None` of one that is damaged, of another version, or with numbers that no save makes.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
@@ -71,16 +95,19 @@ impl Index {
         }
         let _checksum = reader.u32()?;
         let mut index = Self { saves: reader.u64()?, ..Self::default() };
-        for begin_s in &mut index.begins_s {
+        for (level, begin_s) in Level::all().zip(&mut index.begins_s) {
             *begin_s = reader.u64()?;
-        }
-        for slots in &mut index.rings {
-            *slots = Slots { first: reader.u64()?, open: reader.u64()?, end: reader.u64()? };
-            if slots.first > slots.open || slots.open > slots.end {
+            if level.begin(*begin_s) != *begin_s {
                 return None;
             }
         }
-        reader.0.is_empty().then_some(index)
+        for (ring, slots) in index.rings.iter_mut().enumerate() {
+            *slots = Slots { first: reader.u64()?, open: reader.u64()?, end: reader.u64()? };
+            if !slots.is_sound(ring) {
+                return None;
+            }
+        }
+        (reader.0.is_empty() && index.saves <= NUMBERS_MAX).then_some(index)
     }
 
     /// Writes it.
@@ -96,23 +123,61 @@ impl Index {
         bytes
     }
 
-    /// Makes one for the slots that are there, where the index itself is lost. All of their points count as complete.
-    #[must_use]
-    pub fn rebuilt(found: impl IntoIterator<Item = SlotKey>) -> Self {
-        let mut index = Self::default();
-        for key in found {
-            let Some(slots) = index.rings.get_mut(usize::from(key.ring)) else { continue };
-            let Some(end) = key.sequence.checked_add(1) else { continue };
-            let first = if slots.end == 0 { key.sequence } else { slots.first.min(key.sequence) };
-            let end = slots.end.max(end);
-            *slots = Slots { first, open: end, end };
-        }
-        index
-    }
-
     /// Returns how many times it was saved.
     #[must_use]
     pub fn saves(&self) -> u64 {
         self.saves
+    }
+
+    /// Returns the gaps between the slots that it names, ascending: each from a name on and up to another one, the last one up to the
+    /// end of all names. A slot in a gap is of no use: a save that was cut short has left it, or a delete that was lost.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<(SlotKey, Option<SlotKey>)> {
+        let (mut gaps, mut from) = (Vec::new(), SlotKey { ring: 0, sequence: 0 });
+        for (ring, slots) in (0..).zip(&self.rings) {
+            let to = SlotKey { ring, sequence: slots.first };
+            gaps.extend((from < to).then_some((from, Some(to))));
+            from = SlotKey { ring, sequence: slots.end };
+        }
+        gaps.push((from, None));
+        gaps
+    }
+}
+
+/// Makes an index of the slots that are there, where the index itself is lost. All of their points count as complete.
+#[derive(Debug, Default)]
+pub struct Rebuilding {
+    /// Of each ring the newest slots, no more than it has room for: others are none of its own.
+    rings: [BTreeSet<u64>; RINGS],
+}
+
+impl Rebuilding {
+    /// Notes a slot that was found.
+    pub fn note(&mut self, key: SlotKey) {
+        let ring = usize::from(key.ring);
+        let (Some(level), Some(found)) = (key.level(), self.rings.get_mut(ring)) else { return };
+        if key.sequence >= NUMBERS_MAX / 2 {
+            // Nothing of ours, and the next saves need numbers as well.
+            return;
+        }
+        found.insert(key.sequence);
+        let slots_max = slots_max(ring, level, HISTORY_BYTES_MAX);
+        while let Some((first, last)) = found.first().copied().zip(found.last().copied())
+            && last - first >= slots_max
+        {
+            found.pop_first();
+        }
+    }
+
+    /// Returns the index.
+    #[must_use]
+    pub fn index(&self) -> Index {
+        let slots = |found: &BTreeSet<u64>| {
+            let ends = found.first().copied().zip(found.last().copied());
+            ends.map_or(Slots::default(), |(first, last)| Slots { first, open: last + 1, end: last + 1 })
+        };
+        let mut index = Index::default();
+        index.rings.iter_mut().zip(&self.rings).for_each(|(ring, found)| *ring = slots(found));
+        index
     }
 }

@@ -15,16 +15,19 @@
 //! - A damaged slot loses the points in it, and no others.
 //! - All slots together take at most the budget, whatever the number of objects and their load.
 //! - What was saved and loaded again goes on as if it had not been.
-//! - Bytes from a disk never cause a panic.
+//! - Bytes from a disk never cause a panic, nor work or memory without a bound, whatever their checksum says.
+//! - A save that is cut short anywhere leaves what was saved before it, or all of it.
 //!
 //! Left to others: sampling, and where slots lie.
 
+mod bounds;
 mod codec;
 mod forecast;
 mod index;
 mod latencies;
 mod level;
 mod point;
+mod question;
 mod recorder;
 mod ring;
 mod sample;
@@ -32,11 +35,13 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
+pub use bounds::{HISTORY_BYTES_MAX, REWRITES_MAX, budget_of};
 pub use forecast::{Fill, Use, forecast};
-pub use index::{Index, SlotKey};
+pub use index::{Index, Rebuilding, SlotKey};
 pub use latencies::Latencies;
 pub use level::{LEVELS, Level};
 pub use point::{Gauge, Object, Point, Requests, Span};
-pub use recorder::{HISTORY_BYTES_MAX, Points, Recorder, Saving, budget_of};
+pub use question::{Found, Question, Reach, Unsaved};
+pub use recorder::{Points, Recorder, Saving};
 pub use sample::{Sample, read_samples, write_sample};
 pub use slot::{Entry, SLOT_BYTES_MAX, begin_of, parse_slot};

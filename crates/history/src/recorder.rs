@@ -1,31 +1,21 @@
 //! Folds samples into points of all resolutions, and says what is to be saved.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 
-use crate::index::{Index, RINGS, SlotKey, ring_of};
+use dolmen_mutation::mutation;
+
+use crate::bounds::{OBJECTS_MAX, open_max, slots_max};
+use crate::index::{Index, RINGS, SlotKey, level_of, ring_of};
 use crate::level::{LEVELS, Level};
 use crate::point::{Object, Point};
+use crate::question::{Question, Reach, Unsaved};
 use crate::ring::Ring;
-use crate::slot::{Entry, SLOT_BYTES_MAX, begin_of, parse_slot};
+use crate::slot::{Entry, begin_of, parse_slot};
 
-/// Bytes that the history of a pool takes, at most, before the map's own overhead, which is less than half of it.
-pub const HISTORY_BYTES_MAX: u64 = 40 << 20;
-/// What a slot takes in the map beside its value.
-const SLOT_EXTRA_BYTES: u64 = 64;
-/// The part of the room of a map that history may take.
-const MAP_PARTS: u64 = 16;
-/// The part of the budget that is the pool's own.
-const POOL_PARTS: u64 = 8;
-/// A ring is no shorter than this: a slot that is dropped, one that is read, and one that is written.
-const SLOTS_MIN: u64 = 3;
 /// Points begin at most so long after now; later ones are of a clock that was ahead.
 const AHEAD_S: u64 = 2 * 86_400;
-
-/// Returns the bytes that history may take in a map of so many bytes.
-#[must_use]
-pub fn budget_of(map_bytes: u64) -> u64 {
-    (map_bytes / MAP_PARTS).min(HISTORY_BYTES_MAX)
-}
 
 /// Points of one moment, by object.
 pub type Points = BTreeMap<Object, Point>;
@@ -37,15 +27,30 @@ struct Current {
     points: Points,
 }
 
-/// What is to be saved as one.
-#[derive(Debug)]
+impl Current {
+    /// Adds a point of a slot. A pool has fewer objects than are taken up; slots from elsewhere may name more.
+    fn take_up(&mut self, object: Object, point: &Point) {
+        if self.points.len() < OBJECTS_MAX || self.points.contains_key(&object) {
+            self.points.entry(object).or_default().add(point);
+        }
+    }
+}
+
+/// What is to be saved. It may stop behind any slot of `full`: no index names it yet.
+#[derive(Debug, Default)]
 pub struct Saving {
-    /// Slots to put.
-    pub puts: Vec<(SlotKey, Vec<u8>)>,
-    /// Slots to delete.
-    pub deletes: Vec<SlotKey>,
-    /// The index then.
+    /// Full slots, to be put first, in this order. [`Recorder::note_placed`] keeps them from being put again.
+    pub full: Vec<(SlotKey, Arc<[u8]>)>,
+    /// Slots with room, to be put before the index as well. The next save puts them again.
+    pub open: Vec<(SlotKey, Arc<[u8]>)>,
+    /// Slots that the index names already, to be put in one change with `index`: [`REWRITES_MAX`](crate::REWRITES_MAX) at most.
+    pub rewrites: Vec<(SlotKey, Arc<[u8]>)>,
+    /// The index.
     pub index: Index,
+    /// Slots to be deleted in one change with `index`: no more than it names without them.
+    pub withdrawn: Vec<SlotKey>,
+    /// Slots that `index` does not name any more, to be deleted with it or behind it.
+    pub deletes: Vec<SlotKey>,
 }
 
 /// Folds samples, and keeps what is not saved. It is loaded, recalled as long as it [wants](Recorder::wanted) slots, and then used.
@@ -56,28 +61,24 @@ pub struct Recorder {
     current: [Current; LEVELS],
     /// Of each ring, the slots before this one are to be recalled still.
     recalled: [u64; RINGS],
+    /// Slots that no index names, and that are not deleted yet.
+    undeleted: Vec<SlotKey>,
 }
 
 impl Recorder {
     /// Makes one of an index. [`recall`](Self::recall) has to follow.
     #[must_use]
     pub fn load(index: &Index, budget: u64) -> Self {
-        let weights: u64 = Level::all().map(Level::points).sum();
-        let slots_max = |ring: usize, level: Level| {
-            let own = budget / POOL_PARTS;
-            let group = if ring < LEVELS { own } else { budget - own };
-            (group * level.points() / weights / (SLOT_BYTES_MAX as u64 + SLOT_EXTRA_BYTES)).max(SLOTS_MIN)
-        };
         let rings = index.rings.iter().enumerate().filter_map(|(ring, slots)| {
-            let number = u8::try_from(ring).ok()?;
-            let level = SlotKey { ring: number, sequence: 0 }.level()?;
-            Some(Ring::new(number, level, slots_max(ring, level), *slots))
+            let (number, level) = (u8::try_from(ring).ok()?, level_of(ring)?);
+            Some(Ring::new(number, level, slots_max(ring, level, budget), open_max(ring, level), *slots))
         });
         let mut this = Self {
             saves: index.saves,
             rings: rings.collect(),
             current: Default::default(),
             recalled: index.rings.map(|slots| slots.end),
+            undeleted: Vec::new(),
         };
         for (current, begin_s) in this.current.iter_mut().zip(index.begins_s) {
             current.begin_s = begin_s;
@@ -116,20 +117,20 @@ impl Recorder {
             let finest =
                 self.current.first_mut().filter(|one| level == Level::FINEST && one.begin_s == *at_s);
             if let Some(current) = finest {
-                current.points.entry(*object).or_default().add(point);
+                current.take_up(*object, point);
                 continue;
             }
             let coarser =
                 level.coarser().and_then(|level| Some((level, self.current.get_mut(level.index())?)));
             if let Some((_, current)) = coarser.filter(|(level, one)| one.begin_s == level.begin(*at_s)) {
-                current.points.entry(*object).or_default().add(point);
+                current.take_up(*object, point);
             }
             if is_open {
                 open.push(entry);
             }
         }
         if is_open && let Some(ring) = self.rings.get_mut(usize::from(key.ring)) {
-            ring.reopen(open);
+            ring.reopen(key.sequence, open);
         }
     }
 
@@ -178,7 +179,7 @@ impl Recorder {
     /// Returns what is to be saved now. It counts once [`note_saved`](Self::note_saved) says so.
     #[must_use]
     pub fn save(&self) -> Saving {
-        let (mut puts, mut deletes) = (Vec::new(), Vec::new());
+        let mut saving = Saving { deletes: self.undeleted.clone(), ..Saving::default() };
         let mut index = Index { saves: self.saves + 1, ..Index::default() };
         for (begin_s, current) in index.begins_s.iter_mut().zip(&self.current) {
             *begin_s = current.begin_s;
@@ -190,17 +191,49 @@ impl Recorder {
                 finest.flat_map(|one| one.points.iter().map(|(object, point)| (one.begin_s, *object, point)));
             let is_own = |object: Object| usize::from(ring_of(object, Level::FINEST)) == number;
             let own: Vec<_> = all.filter(|(_, object, _)| is_own(*object)).collect();
-            *slots = ring.save(&own, &mut puts, &mut deletes);
+            *slots = ring.save(&own, &mut saving);
         }
-        Saving { puts, deletes, index }
+        Saving { index, ..saving }
     }
 
-    /// Notes that it was saved. Nothing may have been noted meanwhile.
-    pub fn note_saved(&mut self, index: &Index) {
+    /// Notes that the map has a full slot of a save, and all before it. Nothing may have been noted since that save was returned.
+    pub fn note_placed(&mut self, key: SlotKey) {
+        if let Some(ring) = self.rings.get_mut(usize::from(key.ring)) {
+            ring.note_placed(key.sequence);
+        }
+    }
+
+    /// Forgets which slots a save has put that has failed: those may be deleted now.
+    pub fn forget_placed(&mut self) {
+        self.rings.iter_mut().for_each(Ring::forget_placed);
+    }
+
+    /// Notes that it was saved, but for these deletes. Nothing may have been noted meanwhile.
+    pub fn note_saved(&mut self, index: &Index, undeleted: Vec<SlotKey>) {
         self.saves = index.saves;
         for (ring, slots) in self.rings.iter_mut().zip(index.rings) {
             ring.note_saved(slots);
         }
+        self.note_undeleted(undeleted);
+    }
+
+    /// Notes which slots are to be deleted still.
+    pub fn note_undeleted(&mut self, undeleted: Vec<SlotKey>) {
+        self.undeleted = if mutation!(HistoryDeletesLost) { Vec::new() } else { undeleted };
+    }
+
+    /// Returns the gaps between saved slots, as [`Index::gaps`].
+    #[must_use]
+    pub fn gaps(&self) -> Vec<(SlotKey, Option<SlotKey>)> {
+        let mut index = Index::default();
+        index.rings.iter_mut().zip(&self.rings).for_each(|(slots, ring)| *slots = ring.all_saved());
+        index.gaps()
+    }
+
+    /// Returns slots that no index names, and that are to be deleted still.
+    #[must_use]
+    pub fn undeleted(&self) -> &[SlotKey] {
+        &self.undeleted
     }
 
     /// Returns saved slots to be [checked](Self::check_age): whether those before them are older than they are kept.
@@ -226,8 +259,8 @@ impl Recorder {
 
     /// Forgets when slots begin that are old by now, so that they are checked again.
     pub fn check_ages_again(&mut self, now_s: u64) {
-        for (number, ring) in (0..).zip(&mut self.rings) {
-            let level = SlotKey { ring: number, sequence: 0 }.level();
+        for (number, ring) in self.rings.iter_mut().enumerate() {
+            let level = level_of(number);
             let is_old = |begin_s: &u64| level.is_none_or(|level| is_old(level, *begin_s, now_s));
             if ring.witness_begin_s.as_ref().is_some_and(is_old) {
                 ring.witness_begin_s = None;
@@ -242,24 +275,32 @@ impl Recorder {
         (ring, self.rings.get(usize::from(ring)).map_or(0..0, Ring::saved))
     }
 
+    /// Returns the next slots of a ring, `count_max` in a row at most, that may have points that are asked for.
+    #[must_use]
+    pub fn asked_slots(&self, question: &Question, within: Range<u64>, count_max: u64) -> Option<Range<u64>> {
+        let ring = self.rings.get(usize::from(ring_of(question.object, question.level)))?;
+        ring.asked(question, within, count_max)
+    }
+
+    /// Notes how far a saved slot reaches, so that no question about other times reads it again. A damaged one reaches nowhere.
+    pub fn note_reach(&mut self, key: SlotKey, reach: Option<Reach>) {
+        if let Some(ring) = self.rings.get_mut(usize::from(key.ring)) {
+            ring.note_reach(key.sequence, reach);
+        }
+    }
+
     /// Returns the points of an object that no saved and complete slot has, those that are not complete among them.
     #[must_use]
-    pub fn unsaved(&self, object: Object, level: Level) -> Vec<(u64, Point)> {
+    pub fn unsaved(&self, object: Object, level: Level) -> Unsaved {
         let ring = self.rings.get(usize::from(ring_of(object, level)));
-        let mut points: Vec<(u64, Point)> = ring
-            .map(Ring::unsaved)
-            .into_iter()
-            .flatten()
-            .filter(|entry| entry.object == object)
-            .map(|entry| (entry.at_s, entry.point))
-            .collect();
+        let mut unsaved = Unsaved { slots: ring.map(Ring::unsaved).unwrap_or_default(), points: Vec::new() };
         // What finer points hold is not folded into this one yet.
         for current in self.current.iter().take(level.index() + 1).rev() {
             if let Some(point) = current.points.get(&object) {
-                points.push((level.begin(current.begin_s), point.clone()));
+                unsaved.points.push((level.begin(current.begin_s), point.clone()));
             }
         }
-        points
+        unsaved
     }
 }
 

@@ -7,7 +7,7 @@
 //! | 2 | 2 | zero |
 //! | 4 | 4 | CRC-32C of the slot with zeros here: damage, and a slot that was cut short |
 //! | 8 | 8 | sequence number: an older slot of the same place is none |
-//! | 16 | 8 | seconds since 1970 at which its first point begins |
+//! | 16 | 8 | seconds since 1970 at which its first point begins, a multiple of those of a point |
 //! | 24 | | points |
 //!
 //! A point begins with the steps since the point before, zigzag. The number of its object follows, counted from 1 in the order in
@@ -130,7 +130,8 @@ fn head(slot: &[u8], key: SlotKey) -> Option<(u64, Reader<'_>)> {
     let _checksum = reader.u32()?;
     let is_own = reader.u64()? == key.sequence;
     let begin_s = reader.u64()?;
-    (is_known && is_own && is_sealed(slot)).then_some((begin_s, reader))
+    let is_aligned = key.level().is_some_and(|level| level.begin(begin_s) == begin_s);
+    (is_known && is_own && is_aligned && is_sealed(slot)).then_some((begin_s, reader))
 }
 
 /// Returns the time at which the first point of a slot begins; `None` of a damaged one.

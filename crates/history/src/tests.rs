@@ -4,30 +4,92 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+mod hostile;
+
 use crate::codec::{Reader, put};
 use crate::*;
 
 /// Slots and index, as the map of a pool has them.
 #[derive(Debug, Clone, Default)]
-struct Kept {
-    slots: BTreeMap<SlotKey, Vec<u8>>,
+pub(crate) struct Kept {
+    pub(crate) slots: BTreeMap<SlotKey, Vec<u8>>,
     index: Vec<u8>,
 }
 
+/// How far a save gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// It ends.
+    Never,
+    /// It is broken off before so many changes, if that many come before the index, and goes on later.
+    Off(usize),
+    /// The daemon is killed before so many changes.
+    Killed(usize),
+}
+
 impl Kept {
-    fn save(&mut self, recorder: &mut Recorder) {
+    /// Saves as the daemon does, a change for each slot that may have one of its own. Returns whether all is saved.
+    fn save(&mut self, recorder: &mut Recorder, cut: Cut) -> bool {
         let saving = recorder.save();
-        for key in &saving.deletes {
+        let mut changes = 0;
+        let mut is_cut = |may_go_on: bool| {
+            changes += 1;
+            match cut {
+                Cut::Never => false,
+                Cut::Off(at) => may_go_on && changes > at,
+                Cut::Killed(at) => changes > at,
+            }
+        };
+        for (key, slot) in saving.full {
+            if is_cut(true) {
+                return false;
+            }
+            self.slots.insert(key, slot.to_vec());
+            recorder.note_placed(key);
+        }
+        for (key, slot) in saving.open {
+            if is_cut(false) {
+                return false;
+            }
+            self.slots.insert(key, slot.to_vec());
+        }
+        if is_cut(false) {
+            return false;
+        }
+        assert!(saving.rewrites.len() <= REWRITES_MAX);
+        self.slots.extend(saving.rewrites.into_iter().map(|(key, slot)| (key, slot.to_vec())));
+        for key in &saving.withdrawn {
             self.slots.remove(key);
         }
-        self.slots.extend(saving.puts);
         self.index = saving.index.encode();
-        recorder.note_saved(&saving.index);
+        assert_eq!(Index::parse(&self.index).as_ref(), Some(&saving.index), "a save makes what a load takes");
+        let mut undeleted = saving.deletes;
+        while let Some(key) = undeleted.pop() {
+            if is_cut(true) {
+                undeleted.push(key);
+                break;
+            }
+            self.slots.remove(&key);
+        }
+        recorder.note_saved(&saving.index, undeleted);
+        true
     }
 
-    fn load(&self, budget: u64) -> Recorder {
-        let index = Index::parse(&self.index);
-        let index = index.unwrap_or_else(|| Index::rebuilt(self.slots.keys().copied()));
+    /// Deletes what the index does not name, as the daemon does before its first save.
+    fn sweep(&mut self) {
+        let gaps = Index::parse(&self.index).unwrap_or_default().gaps();
+        self.slots
+            .retain(|key, _| !gaps.iter().any(|(from, to)| from <= key && to.is_none_or(|to| *key < to)));
+    }
+
+    fn rebuilt(&self) -> Index {
+        let mut rebuilding = Rebuilding::default();
+        self.slots.keys().for_each(|key| rebuilding.note(*key));
+        rebuilding.index()
+    }
+
+    pub(crate) fn load(&self, budget: u64) -> Recorder {
+        let index = Index::parse(&self.index).unwrap_or_else(|| self.rebuilt());
         let mut recorder = Recorder::load(&index, budget);
         while let Some(key) = recorder.wanted() {
             recorder.recall(key, self.slots.get(&key).map(Vec::as_slice));
@@ -41,14 +103,33 @@ impl Kept {
 
     /// All points of an object, complete or not, folded where a time has several.
     fn points(&self, recorder: &Recorder, object: Object, level: Level) -> BTreeMap<u64, Point> {
+        let mut found = Found::new(Question::of_all(object, level));
         let (ring, saved) = recorder.saved_slots(object, level);
-        let keys = saved.map(|sequence| SlotKey { ring, sequence });
-        let slots = keys.filter_map(|key| parse_slot(self.slots.get(&key)?, key));
-        let entries = slots.flatten().filter(|entry| entry.object == object);
-        let mut points = BTreeMap::<u64, Point>::new();
-        let all = entries.map(|entry| (entry.at_s, entry.point)).chain(recorder.unsaved(object, level));
-        all.for_each(|(at_s, point)| points.entry(at_s).or_default().add(&point));
-        points
+        for key in saved.map(|sequence| SlotKey { ring, sequence }) {
+            if let Some(slot) = self.slots.get(&key) {
+                found.add_slot(key, slot);
+            }
+        }
+        found.add_unsaved(&recorder.unsaved(object, level));
+        found.into_points()
+    }
+
+    /// The points that a question is about, and the number of slots that were read for it.
+    fn answer(&self, recorder: &mut Recorder, question: Question) -> (BTreeMap<u64, Point>, usize) {
+        let (mut found, mut slots) = (Found::new(question), 0);
+        let (ring, saved) = recorder.saved_slots(question.object, question.level);
+        let mut from = saved.start;
+        while let Some(asked) = recorder.asked_slots(&question, from..saved.end, 4) {
+            assert!(asked.start >= from && asked.end - asked.start <= 4, "{asked:?}");
+            from = asked.end;
+            for key in asked.map(|sequence| SlotKey { ring, sequence }) {
+                slots += 1;
+                let reach = self.slots.get(&key).and_then(|slot| found.add_slot(key, slot));
+                recorder.note_reach(key, reach);
+            }
+        }
+        found.add_unsaved(&recorder.unsaved(question.object, question.level));
+        (found.into_points(), slots)
     }
 }
 
@@ -70,7 +151,7 @@ fn requests() -> impl Strategy<Value = Requests> {
     ]
 }
 
-fn point() -> impl Strategy<Value = Point> {
+fn quiet() -> impl Strategy<Value = Point> {
     (requests(), requests(), 0_u64..3, 0_u64..9, prop_oneof![Just(7_u64), 0..1_u64 << 40]).prop_map(
         |(reads, writes, errors, busy_ms, used)| Point {
             samples: 1,
@@ -87,6 +168,10 @@ fn point() -> impl Strategy<Value = Point> {
     )
 }
 
+fn point() -> impl Strategy<Value = Point> {
+    prop_oneof![3 => quiet(), 1 => (0_u64..1000).prop_map(busy)]
+}
+
 fn sampled() -> impl Strategy<Value = Points> {
     proptest::collection::btree_map(
         prop_oneof![
@@ -99,11 +184,11 @@ fn sampled() -> impl Strategy<Value = Points> {
     )
 }
 
-/// What happens: a sample some steps later, a save, a save and another daemon.
+/// What happens: a sample some steps later, a save that gets so far, a save and another daemon.
 #[derive(Debug, Clone)]
 enum Step {
     Sample(u64, Points),
-    Save,
+    Save(Cut),
     Restart,
 }
 
@@ -111,7 +196,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let gap = prop_oneof![8 => Just(10_u64), 1 => 10_u64..1000, 1 => 1000_u64..200_000];
     let step = prop_oneof![
         8 => (gap, sampled()).prop_map(|(gap, points)| Step::Sample(gap, points)),
-        1 => Just(Step::Save),
+        1 => prop_oneof![Just(Cut::Never), (0_usize..9).prop_map(Cut::Off), (0_usize..20).prop_map(Cut::Killed)].prop_map(Step::Save),
         1 => Just(Step::Restart),
     ];
     proptest::collection::vec(step, 1..120)
@@ -124,18 +209,29 @@ const BEGIN_S: u64 = 1_700_000_000;
 fn run(steps: Vec<Step>, budget: u64) -> (Kept, Recorder, Vec<(u64, Points)>) {
     let (mut kept, mut oracle, mut at_s) = (Kept::default(), Vec::new(), BEGIN_S);
     let mut recorder = kept.load(budget);
+    // What the file in the run folder has: the number of saves, and the samples since.
+    let (mut saves, mut tail) = (0, 0);
     for step in steps {
-        match step {
+        let cut = match step {
             Step::Sample(gap, points) => {
                 at_s += gap;
                 recorder.note(at_s, &points);
                 oracle.push((at_s, points));
+                continue;
             }
-            Step::Save => kept.save(&mut recorder),
-            Step::Restart => {
-                kept.save(&mut recorder);
-                recorder = kept.load(budget);
-            }
+            Step::Save(cut) => cut,
+            Step::Restart => Cut::Never,
+        };
+        if kept.save(&mut recorder, cut) {
+            (saves, tail) = (recorder.saves(), oracle.len());
+        }
+        if matches!(step, Step::Restart) || matches!(cut, Cut::Killed(_)) {
+            kept.sweep();
+            recorder = kept.load(budget);
+            let is_behind = recorder.saves() == saves;
+            let behind = oracle.iter().skip(tail).filter(|_| is_behind);
+            behind.for_each(|(at_s, points)| recorder.note(*at_s, points));
+            (saves, tail) = (recorder.saves(), if is_behind { tail } else { oracle.len() });
         }
     }
     (kept, recorder, oracle)
@@ -159,7 +255,8 @@ fn objects() -> [Object; 7] {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Samples with gaps, saves and restarts in any order: each resolution has what folding all samples gives.
+    /// Samples with gaps, saves and restarts in any order, saves that are broken off, and daemons that are killed between any two
+    /// changes of a save: each resolution has what folding all samples gives.
     #[test]
     fn each_resolution_is_what_folding_all_samples_gives(steps in steps()) {
         let (kept, recorder, oracle) = run(steps, LARGE);
@@ -171,13 +268,36 @@ proptest! {
         }
     }
 
+    /// Questions about ranges of time, in any order, each of which reads no slot that an earlier one has shown to be of other times: each
+    /// has the points of its range, and all of them.
+    #[test]
+    fn a_question_has_all_points_of_its_range(
+        steps in steps(), ranges in proptest::collection::vec((0_u64..100_000, 0_u64..100_000), 1..6)
+    ) {
+        let (kept, mut recorder, _) = run(steps, LARGE);
+        for (from_s, length_s) in ranges {
+            for object in objects() {
+                for level in Level::all() {
+                    let from_s = BEGIN_S + from_s;
+                    let question = Question { object, level, from_s, to_s: from_s + length_s };
+                    let (found, _) = kept.answer(&mut recorder, question);
+                    let all = kept.points(&recorder, object, level);
+                    let is_asked = |at_s: &u64| *at_s + level.step_s() > from_s && *at_s <= from_s + length_s;
+                    let expected: BTreeMap<u64, Point> =
+                        all.into_iter().filter(|(at_s, _)| is_asked(at_s)).collect();
+                    prop_assert_eq!(found, expected);
+                }
+            }
+        }
+    }
+
     /// One slot is damaged at any byte, cut short, lost, or in another's place: every point outside of it stays as it was.
     #[test]
     fn a_damaged_slot_loses_its_own_points_alone(
         steps in steps(), chosen in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), how in 0_u8..4, flip in 1_u8..=255
     ) {
         let (mut kept, mut recorder, _) = run(steps, LARGE);
-        kept.save(&mut recorder);
+        kept.save(&mut recorder, Cut::Never);
         prop_assume!(!kept.slots.is_empty());
         let whole = kept.clone();
         let key = *kept.slots.keys().nth(chosen.index(kept.slots.len())).unwrap();
@@ -214,7 +334,7 @@ proptest! {
     #[test]
     fn a_damaged_index_loses_nothing(steps in steps(), at in any::<prop::sample::Index>(), flip in 1_u8..=255) {
         let (mut kept, mut recorder, oracle) = run(steps, LARGE);
-        kept.save(&mut recorder);
+        kept.save(&mut recorder, Cut::Never);
         let place = at.index(kept.index.len());
         kept.index[place] ^= flip;
         prop_assert_eq!(Index::parse(&kept.index), None);
@@ -301,7 +421,7 @@ fn many_busy_objects_stay_within_the_budget_and_lose_the_oldest_points_first() {
                 &objects.zip(1..).map(|(object, seed)| (object, busy(seed * 31 + nth))).collect(),
             );
             if nth % 6 == 5 {
-                kept.save(&mut recorder);
+                kept.save(&mut recorder, Cut::Never);
                 assert!(kept.bytes() <= budget, "{} of {budget}", kept.bytes());
             }
         }
@@ -332,10 +452,10 @@ fn points_older_than_they_are_kept_go() {
         recorder.note(at_s, &points);
         if nth % 60 == 0 {
             recorder.check_ages_again(at_s);
-            for key in recorder.unchecked_ages() {
+            while let Some(key) = recorder.unchecked_ages().first().copied() {
                 recorder.check_age(key, kept.slots.get(&key).map(Vec::as_slice), at_s);
             }
-            kept.save(&mut recorder);
+            kept.save(&mut recorder, Cut::Never);
         }
     }
     let of = |level| kept.points(&recorder, Object::Disk(1), level);
@@ -345,4 +465,60 @@ fn points_older_than_they_are_kept_go() {
     assert!((1440..2700).contains(&minutes), "{minutes}");
     assert_eq!(of(Level::HOURS).len(), 49, "two days, from the middle of an hour");
     assert!(kept.bytes() < 40 << 10, "{}", kept.bytes());
+}
+
+/// Scenario: thirty busy objects for an hour. A first question about the last minute reads all slots, to learn how far they reach. The
+/// next ones read those of their range alone.
+#[test]
+fn a_question_reads_the_slots_of_its_range_alone() {
+    let (mut kept, mut at_s) = (Kept::default(), BEGIN_S);
+    let mut recorder = kept.load(LARGE);
+    for nth in 0..360 {
+        at_s += 10;
+        recorder.note(at_s, &(0..30).map(|disk| (Object::Disk(disk), busy(disk + nth))).collect());
+        if nth % 6 == 5 {
+            kept.save(&mut recorder, Cut::Never);
+        }
+    }
+    let object = Object::Disk(7);
+    let (_, saved) = recorder.saved_slots(object, Level::FINEST);
+    let question = |from_s, to_s| Question { object, level: Level::FINEST, from_s, to_s };
+    let (_, slots) = kept.answer(&mut recorder, question(at_s - 60, at_s));
+    assert_eq!(slots as u64, saved.end - saved.start);
+    for (from_s, to_s) in [(at_s - 60, at_s), (at_s - 1800, at_s - 1740)] {
+        let (points, slots) = kept.answer(&mut recorder, question(from_s, to_s));
+        assert!((6..=8).contains(&points.len()), "{}", points.len());
+        assert!((1..40).contains(&slots), "{slots} of {saved:?}");
+    }
+}
+
+/// Scenario: a map has no room for two days, in which the ring of a busy object drops what waits, and the budget has shrunk since. The
+/// next save deletes all that it drops, however much that is.
+#[test]
+fn all_slots_that_are_dropped_are_deleted() {
+    let (mut kept, mut at_s) = (Kept::default(), BEGIN_S);
+    let mut recorder = kept.load(LARGE);
+    let mut sample = |recorder: &mut Recorder, count: u64| {
+        for nth in 0..count {
+            at_s += 10;
+            recorder.note(at_s, &(0..30).map(|disk| (Object::Disk(disk), busy(disk + nth))).collect());
+        }
+    };
+    for _ in 0..30 {
+        sample(&mut recorder, 60);
+        kept.save(&mut recorder, Cut::Never);
+    }
+    let before = kept.slots.len();
+    assert!(before > 900, "{before}");
+    let budget = 256 << 10;
+    let mut recorder = kept.load(budget);
+    sample(&mut recorder, 1000);
+    // The index is on disk, and of the deletes none is.
+    let changes = recorder.save().full.len() + recorder.save().open.len() + 1;
+    assert!(kept.save(&mut recorder, Cut::Off(changes)));
+    assert!(kept.slots.len() >= before, "{} of {before}", kept.slots.len());
+    assert!(recorder.undeleted().len() > 900);
+    assert!(kept.save(&mut recorder, Cut::Never));
+    assert_eq!(recorder.undeleted(), []);
+    assert!(kept.bytes() <= budget, "{} of {budget}", kept.bytes());
 }

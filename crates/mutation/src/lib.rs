@@ -508,6 +508,16 @@ mutants! {
     UndoneStaysIndexed = "undone-stays-indexed",
     /// The end of a file is shared with a copy that goes on after it.
     TailSharedMidFile = "tail-shared-mid-file",
+    /// An index of history may name more slots than a pool has room for.
+    HistoryIndexUnbounded = "history-index-unbounded",
+    /// Slots of history that a save has not deleted stay in the map.
+    HistoryDeletesLost = "history-deletes-lost",
+    /// The index of history is written before the slots that it names.
+    HistoryIndexFirst = "history-index-first",
+    /// What a killed save has left in the map is not deleted.
+    HistoryLeftoversKept = "history-leftovers-kept",
+    /// The file of samples is not begun again when it is lost.
+    HistoryTailStaysLost = "history-tail-stays-lost",
 }
 
 /// Tells whether a mutant is awake in this process: `if mutation!(FlushSkipsADisk) { … }`.

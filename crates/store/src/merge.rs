@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use crate::bitmap::Allocation;
 use crate::block::Root;
+use crate::cache::Caching;
 use crate::error::{CheckpointError, Defect, StoreError};
 use crate::fill::{Fill, Levels, all_levels};
 use crate::key::{Key, Value};
@@ -244,7 +245,7 @@ impl<'a> Merge<'a> {
         let waiting = self.batch.iter().find(|page| page.at() == child.at).cloned();
         let read = match waiting {
             Some(page) => Ok(page),
-            None => self.store.tree_page(&self.pin, child, level).await,
+            None => self.store.tree_page(&self.pin, child, level, Caching::Kept).await,
         };
         let page = read.map_err(|source| self.unreadable(source))?;
         if !self.allocation.release(child.at.page) {
@@ -352,7 +353,7 @@ impl<'a> Merge<'a> {
         }
         self.store.count(|counters| counters.page_writes += batch.len() as u64);
         let mut cache = self.store.cache.borrow_mut();
-        batch.into_iter().for_each(|page| cache.insert(page));
+        batch.into_iter().for_each(|page| cache.insert(page, Caching::Kept));
         Ok(())
     }
 

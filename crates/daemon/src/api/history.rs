@@ -3,15 +3,13 @@
 use dolmen_api::{
     ErrorBody, ErrorCode, History, HistoryBytes, HistoryPoint, HistoryQuery, HistoryRequests, SCHEMA,
 };
-use dolmen_history::{Gauge, Level, Object, Point, Requests};
+use dolmen_history::{Gauge, Level, Object, Point, Question, Requests};
 
 use crate::answer::Answer;
 use crate::api::reports::Reports;
 use crate::disks::find_disk;
-use crate::fault;
 use crate::jobs::seconds_now;
 use crate::open_pool::OpenPool;
-use crate::pools::points_of;
 use crate::state::object_of;
 
 /// Seconds that an answer is about where nobody says otherwise.
@@ -41,10 +39,8 @@ impl Reports {
             // It is being loaded, or saved for the last time.
             drop(open.recording.mutex.take().await);
         }
-        let points = points_of(&open, asked.object, level).await.map_err(|error| fault::pool(&error))?;
-        let is_meant = |at_s: u64| at_s.saturating_add(level.step_s()) > from_s && at_s <= to_s;
-        let points = points.into_iter().filter(|(at_s, point)| is_meant(*at_s) && point.samples > 0);
-        let points: Vec<HistoryPoint> = points.map(|(at_s, point)| shown(at_s, &point)).collect();
+        let question = Question { object: asked.object, level, from_s, to_s };
+        let points = self.history_reads.answer(&open, question, shown).await?;
         Ok(History {
             schema: SCHEMA,
             pool,

@@ -16,6 +16,7 @@ use crate::health::absent_names;
 use crate::open_pool::OpenPool;
 use crate::open_pools::OpenPools;
 use crate::plan::{usable, usable_fixed};
+use crate::pools::HistoryReads;
 use crate::resiliency::resiliency_of;
 use crate::rooms::fillings_here;
 use crate::settings::kept_bytes;
@@ -29,6 +30,7 @@ pub(crate) struct Reports {
     pub(super) seams: Seams,
     nbd: Rc<NbdServer>,
     pub(super) began: Instant,
+    pub(super) history_reads: Rc<HistoryReads>,
 }
 
 impl Reports {
@@ -40,6 +42,7 @@ impl Reports {
             seams: base.seams.clone(),
             nbd: Rc::clone(&base.nbd),
             began: base.began,
+            history_reads: Rc::clone(&base.history_reads),
         }
     }
 }

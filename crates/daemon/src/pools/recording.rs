@@ -9,21 +9,23 @@
 //!
 //! Invariant: an idle pool writes nothing to its disks for its history, but once a day.
 //!
-//! Invariant: no request of a client waits for any of this, or fails for it. A pool that is full or read only is not recorded, and
-//! says so.
+//! Invariant: no request of a client waits for any of this, or fails for it: the log is looked at before each change of a save, and
+//! what it has no room for goes on with the next sample. A pool that is full or read only is not recorded, and says so.
 
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::{Clock, Seams, sleep};
-use dolmen_history::{Level, Object, Recorder, Use, read_samples, write_sample};
+use dolmen_history::{Level, Object, Question, Recorder, Use, read_samples, write_sample};
 use dolmen_pool::{PoolError, PoolState, keys};
 
 use crate::base::Base;
 use crate::jobs::{Jobs, seconds_now};
 use crate::open_pool::OpenPool;
-use crate::pools::saved_history::{has_log_room, points_of, saved_recorder, write};
-use crate::state::{PoolRoom, Seen, Tail, Tails, object_of};
+use crate::pools::history_reads::HistoryReads;
+use crate::pools::saved_history::{self, Saved, delete_rest, has_log_room, saved_recorder};
+use crate::rooms::yield_now;
+use crate::state::{PoolRoom, Seen, Tail, TailLoss, Tails, object_of};
 
 /// Seconds between two samples.
 const SAMPLE_S: u64 = 10;
@@ -33,6 +35,10 @@ const SAVE_EVERY: Duration = Duration::from_secs(60);
 const SAVE_IDLE_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// Bytes of samples that wait in the file, at most: it is read as a whole.
 const TAIL_BYTES_MAX: usize = 2 << 20;
+/// Checkpoints that the last save of a pool has made for room in the log, at most.
+const CHECKPOINTS_MAX: usize = 8;
+/// Seconds back that the forecast reads: what is older says nothing of today.
+const USES_S: u64 = 28 * 86_400;
 /// How often the forecast reads what was used.
 const USES_EVERY: Duration = Duration::from_secs(3600);
 
@@ -40,12 +46,18 @@ const USES_EVERY: Duration = Duration::from_secs(3600);
 pub(crate) struct Recordings {
     tails: Rc<Tails>,
     jobs: Rc<Jobs>,
+    reads: Rc<HistoryReads>,
     seams: Seams,
 }
 
 impl Recordings {
     pub(crate) fn new(base: &Base) -> Self {
-        Self { tails: Rc::clone(&base.tails), jobs: Rc::clone(&base.jobs), seams: base.seams.clone() }
+        Self {
+            tails: Rc::clone(&base.tails),
+            jobs: Rc::clone(&base.jobs),
+            reads: Rc::clone(&base.history_reads),
+            seams: base.seams.clone(),
+        }
     }
 
     /// Loads the history of a pool, and records it for as long as it is open for writing.
@@ -93,15 +105,8 @@ impl Recordings {
 
     /// Begins the file of samples that come after a save, with those that a daemon before has left.
     async fn begin_tail(&self, pool: &OpenPool, saves: u64, samples: Vec<u8>) {
-        pool.recording.tail_bytes.set(samples.len());
-        let begun = self.tails.begin(pool.id(), Tail { saves, samples }).await;
-        self.report_tail(pool, begun);
-    }
-
-    fn report_tail(&self, pool: &OpenPool, done: std::io::Result<()>) {
-        if let Err(error) = done {
-            tracing::warn!(pool = pool.name(), %error, "samples cannot be kept in the run folder; a daemon that is killed loses them");
-        }
+        let tail = Tail { saves, samples };
+        report(pool, pool.recording.samples.begin(&self.tails, pool.id(), tail).await);
     }
 
     /// Takes a sample, and saves if it is time to.
@@ -120,14 +125,20 @@ impl Recordings {
         self.sample(pool).await;
         let since = self.seams.clock.now().since(recording.saved_at.get());
         let is_used = recording.is_active.get() && since >= SAVE_EVERY;
-        let is_long = recording.tail_bytes.get() > TAIL_BYTES_MAX;
+        let waits = recording.samples.len();
+        let is_time =
+            is_used || since >= SAVE_IDLE_EVERY || waits > TAIL_BYTES_MAX || recording.goes_on.get();
         // A save that the log has no room for is made once a checkpoint has emptied it.
-        let is_time = is_used || since >= SAVE_IDLE_EVERY || is_long;
-        if !is_time || !has_log_room(pool) {
-            return;
+        if is_time && has_log_room(pool) {
+            let is_failed = self.save(pool).await.is_none();
+            if is_failed && waits > TAIL_BYTES_MAX {
+                self.begin_tail(pool, self.saves(pool), Vec::new()).await;
+            }
+        } else if let Err(error) = delete_rest(pool, || has_log_room(pool)).await {
+            tracing::debug!(pool = pool.name(), %error, "old history stays in the map until a save deletes it");
         }
-        let is_saved = self.save(pool).await;
-        if is_long && !is_saved {
+        if recording.samples.len() > 2 * TAIL_BYTES_MAX {
+            // The log has had no room for long.
             self.begin_tail(pool, self.saves(pool), Vec::new()).await;
         }
     }
@@ -160,20 +171,24 @@ impl Recordings {
             recorder.note(at_s, &points);
         }
         let sample = write_sample(at_s, &points);
-        recording.tail_bytes.set(recording.tail_bytes.get() + sample.len());
-        let appended = self.tails.append(pool.id(), sample).await;
-        self.report_tail(pool, appended);
+        report(pool, recording.samples.add(&self.tails, pool.id(), sample).await);
     }
 
-    /// Saves what is not saved. What cannot be saved stays in memory, as far as that is bounded. Returns whether all is saved.
-    async fn save(&self, pool: &OpenPool) -> bool {
+    /// Saves what is not saved, as far as the log has room for it. What cannot be saved stays in memory, as far as that is bounded.
+    /// Returns how far it came, if it has not failed.
+    async fn save(&self, pool: &OpenPool) -> Option<Saved> {
         let recording = &pool.recording;
+        if recording.recorder.borrow().is_none() {
+            return None;
+        }
+        let saved = saved_history::save(pool, || has_log_room(pool)).await;
+        recording.goes_on.set(matches!(saved, Ok(Saved::InPart)));
+        if recording.goes_on.get() {
+            return Some(Saved::InPart);
+        }
         recording.saved_at.set(self.seams.clock.now());
-        let saving = recording.recorder.borrow().as_ref().map(Recorder::save);
-        let Some(saving) = saving else { return false };
-        let index = saving.index.clone();
-        match write(pool, saving).await {
-            Ok(()) => {
+        match saved {
+            Ok(_) => {
                 if recording.note_problem(None) {
                     tracing::info!(pool = pool.name(), "the history of the pool is recorded again");
                 }
@@ -182,15 +197,12 @@ impl Recordings {
                 if recording.note_problem(Some(error.to_string())) {
                     tracing::warn!(pool = pool.name(), %error, "the history of the pool is not recorded");
                 }
-                return false;
+                return None;
             }
         }
         recording.is_active.set(false);
-        if let Some(recorder) = recording.recorder.borrow_mut().as_mut() {
-            recorder.note_saved(&index);
-        }
         self.begin_tail(pool, self.saves(pool), Vec::new()).await;
-        true
+        Some(Saved::All)
     }
 
     /// Returns how many times the history of a pool was saved.
@@ -198,21 +210,20 @@ impl Recordings {
         pool.recording.recorder.borrow().as_ref().map_or(0, Recorder::saves)
     }
 
-    /// Drops slots whose points are older than they are kept; the next save deletes them.
+    /// Drops all slots whose points are older than they are kept; the next save deletes them.
     async fn drop_old(&self, pool: &OpenPool) {
-        let (recording, now_s) = (&pool.recording, seconds_now());
-        let unchecked_ages = recording.recorder.borrow_mut().as_mut().map(|recorder| {
+        let (recorder, now_s) = (&pool.recording.recorder, seconds_now());
+        if let Some(recorder) = recorder.borrow_mut().as_mut() {
             recorder.check_ages_again(now_s);
-            recorder.unchecked_ages()
-        });
-        for key in unchecked_ages.into_iter().flatten() {
-            let Ok(slot) = pool.spaces.pool().map().get(&keys::history_slot(key.ring, key.sequence)).await
-            else {
-                continue;
-            };
-            if let Some(recorder) = recording.recorder.borrow_mut().as_mut() {
+        }
+        let next = || recorder.borrow().as_ref()?.unchecked_ages().first().copied();
+        while let Some(key) = next() {
+            let slot = pool.spaces.pool().map().get(&keys::history_slot(key.ring, key.sequence)).await;
+            let Ok(slot) = slot else { return };
+            if let Some(recorder) = recorder.borrow_mut().as_mut() {
                 recorder.check_age(key, slot.as_deref(), now_s);
             }
+            yield_now().await;
         }
     }
 
@@ -222,8 +233,19 @@ impl Recordings {
         let _turn = recording.mutex.take().await;
         if pool.spaces.pool().state() == PoolState::Writable && recording.recorder.borrow().is_some() {
             self.sample(pool).await;
-            if self.save(pool).await {
-                self.tails.remove(pool.id()).await;
+            for _ in 0..CHECKPOINTS_MAX {
+                match self.save(pool).await {
+                    Some(Saved::InPart) => {}
+                    Some(Saved::All) => {
+                        self.tails.remove(pool.id()).await;
+                        break;
+                    }
+                    None => break,
+                }
+                // Whoever closes the pool empties its log anyway.
+                if pool.spaces.pool().checkpoint().await.is_err() {
+                    break;
+                }
             }
         }
         recording.recorder.replace(None);
@@ -236,7 +258,10 @@ impl Recordings {
         if recording.uses_at.get().is_some_and(|at| now.since(at) < USES_EVERY) {
             return;
         }
-        let Ok(points) = points_of(pool, Object::Pool, Level::HOURS).await else { return };
+        let now_s = seconds_now();
+        let from_s = now_s.saturating_sub(USES_S);
+        let question = Question { object: Object::Pool, level: Level::HOURS, from_s, to_s: now_s };
+        let Ok(points) = self.reads.points_of(pool, question).await else { return };
         let uses = points.into_iter().map(|(at_s, point)| Use { at_s, used: point.mean(point.used) });
         recording.uses.replace(uses.collect());
         recording.uses_at.set(Some(now));
@@ -259,6 +284,19 @@ async fn record(recordings: Weak<Recordings>, pool: Weak<OpenPool>, clock: Rc<dy
         if pool.recording.saved_at.get() != saved_at {
             service.drop_old(&pool).await;
             service.read_uses(&pool).await;
+        }
+    }
+}
+
+/// Reports that the file of samples was lost.
+fn report(pool: &OpenPool, loss: Option<TailLoss>) {
+    match loss {
+        None => {}
+        Some(TailLoss::BegunAgain(error)) => {
+            tracing::warn!(pool = pool.name(), %error, "samples in the run folder were lost; the file was begun again with all of them");
+        }
+        Some(TailLoss::Stays(error)) => {
+            tracing::warn!(pool = pool.name(), %error, "samples cannot be kept in the run folder; a daemon that is killed loses them");
         }
     }
 }

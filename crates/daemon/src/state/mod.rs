@@ -53,6 +53,6 @@ pub(crate) use member::Members;
 pub(crate) use places::{Held, Occupant};
 pub(crate) use recording::{PoolRoom, Recording, Seen, kib, object_of};
 pub(crate) use smarts::{Defects, NAMED_LIMIT, SmartState, Smarts};
-pub(crate) use tail::{Tail, Tails};
+pub(crate) use tail::{Tail, TailLoss, Tails};
 pub(crate) use trash_age::TrashAges;
 pub(crate) use volume_uses::{VolumeUse, VolumeUses};

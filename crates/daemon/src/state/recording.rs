@@ -11,6 +11,7 @@ use dolmen_history::{Gauge, Latencies, Object, Point, Points, Recorder, Requests
 use dolmen_units::DiskId;
 
 use crate::ranks;
+use crate::state::tail::Samples;
 
 /// Returns the number of a disk in the history: it stays the same wherever the disk is.
 pub(crate) fn object_of(disk: DiskId) -> Object {
@@ -33,8 +34,12 @@ pub(crate) struct Recording {
     pub(crate) saved_at: Cell<Instant>,
     /// Whether clients or jobs did anything since the last save.
     pub(crate) is_active: Cell<bool>,
-    /// Bytes of samples that wait in the file.
-    pub(crate) tail_bytes: Cell<usize>,
+    /// Samples since the last save.
+    pub(crate) samples: Samples,
+    /// Whether the map has no slot that the index does not name, but those which a save is putting.
+    pub(crate) is_swept: Cell<bool>,
+    /// Whether a save was broken off, and goes on.
+    pub(crate) goes_on: Cell<bool>,
     /// Bytes that waited in write caches at the last look.
     pub(crate) waiting: Cell<u64>,
     /// Room that was used, for the forecast, and when it was read.
@@ -53,7 +58,9 @@ impl Default for Recording {
             sampled_at: Cell::new(Instant(0)),
             saved_at: Cell::new(Instant(0)),
             is_active: Cell::default(),
-            tail_bytes: Cell::default(),
+            samples: Samples::default(),
+            is_swept: Cell::default(),
+            goes_on: Cell::default(),
             waiting: Cell::default(),
             uses: RefCell::default(),
             uses_at: Cell::default(),

@@ -72,6 +72,20 @@ impl MetadataMap {
         Ok(found.into_iter().map(|(key, value)| (key, value.to_vec())).collect())
     }
 
+    /// The same for long scans of what requests of clients do not need: what they need stays in the cache.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    #[pooled]
+    pub async fn scan_aside(
+        &self,
+        range: std::ops::Range<Key>,
+        max: usize,
+    ) -> Result<Vec<(Key, Vec<u8>)>, PoolError> {
+        let found = self.store.scan_aside(range, max).await.map_err(|error| self.store_error(error))?;
+        Ok(found.into_iter().map(|(key, value)| (key, value.to_vec())).collect())
+    }
+
     /// Whether the map has room for a change of this kind.
     ///
     /// No checkpoint may end for want of pages: the log could not be trimmed, nor the pool closed or opened again. Those who

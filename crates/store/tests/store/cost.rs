@@ -71,3 +71,51 @@ fn a_small_change_of_a_large_map_writes_a_path() {
     let written = after.page_writes - before.page_writes;
     assert!(written <= before.height as u64 + 3, "{written} pages for one change");
 }
+
+#[test]
+fn a_scan_aside_leaves_the_cache_to_others() {
+    // Scenario: thirty scattered keys are looked up, which fills half of the cache, and others fill the rest; then the whole map is
+    // scanned aside, twice. End: the pages of the thirty keys are still in the cache, but for the sixteenth that the scan took. An
+    // ordinary scan displaces them all.
+    const CACHE_PAGES: usize = 64;
+    let world = World::blank(1, 1200);
+    world.format();
+    let store = world.try_open(&[0], CACHE_PAGES).unwrap().0;
+    (0..20_000).for_each(|number| store.put(key(number), &value(number, 0, 60)));
+    world.checkpoint(&store, 1);
+    let hot = || (0..30).map(|nth| key(nth * 660));
+    let reads_of_hot = || {
+        let before = store.stats().page_reads;
+        hot().for_each(|key| assert!(world.get(&store, key).unwrap().is_some()));
+        store.stats().page_reads - before
+    };
+    let scan = |is_aside: bool| {
+        let scanner = std::rc::Rc::clone(&store);
+        let seen = world.run(async move {
+            let mut seen = 0;
+            for number in 0..200 {
+                let range = key(number * 100)..key(number * 100 + 100);
+                let part = if is_aside {
+                    scanner.scan_aside(range, 100).await
+                } else {
+                    scanner.scan(range, 100).await
+                };
+                seen += part.unwrap().len();
+            }
+            seen
+        });
+        assert_eq!(seen, 20_000);
+    };
+    reads_of_hot();
+    (0..40).for_each(|nth| assert!(world.get(&store, key(nth * 400 + 200)).unwrap().is_some()));
+    reads_of_hot();
+    assert_eq!(reads_of_hot(), 0);
+    assert_eq!(store.stats().cache_pages, CACHE_PAGES);
+    for _ in 0..2 {
+        scan(true);
+        let reads = reads_of_hot();
+        assert!(reads <= CACHE_PAGES as u64 / 16 + 2, "{reads} pages of others were displaced");
+    }
+    scan(false);
+    assert!(reads_of_hot() > 20);
+}
