@@ -1585,6 +1585,7 @@ class Verbs:
         disks: Sequence[str],
         destroy: Optional[Sequence[str]] = None,
         enclosures: Optional[Sequence[str]] = None,
+        seen: Optional[Sequence[str]] = None,
         spare: Optional[bool] = None,
         stays: Optional[bool] = None,
         dry_run: bool = False,
@@ -1595,6 +1596,8 @@ class Verbs:
         disks: Absolute paths of disks, partitions or files.
         destroy: Those of `disks`, as written there, whose content may be destroyed.
         enclosures: What each disk is in, in the order of `disks`; empty, or left out, for a disk by itself.
+        seen: The `identity` of each of `destroy` as it was listed, in that order: the change is refused where another
+            device, or other content, is at the path by now. Empty, or left out, for one that is not compared.
         spare: Whether they are to be spares, which take no rows before a disk is lost.
         stays: Whether rows that are there stay where they are; otherwise a rebalance of the pool begins behind this.
         dry_run: Only tell what would happen.
@@ -1610,6 +1613,7 @@ class Verbs:
                 "disks": disks,
                 "destroy": destroy,
                 "enclosures": enclosures,
+                "seen": seen,
                 "spare": spare,
                 "stays": stays,
                 "dry_run": dry_run,
@@ -1829,6 +1833,7 @@ class Verbs:
         destroy: Optional[Sequence[str]] = None,
         enclosures: Optional[Sequence[str]] = None,
         fault_domains: Optional[Sequence[int]] = None,
+        seen: Optional[Sequence[str]] = None,
         dry_run: bool = False,
         timeout: Optional[float] = None,
     ) -> types.Change:
@@ -1840,6 +1845,8 @@ class Verbs:
         enclosures: What each disk is in, in the order of `disks`: those with the same name may fail together. Empty for
             a disk by itself, as are those that are left out. Not beside `fault_domains`.
         fault_domains: A fault domain for each disk; 0, or missing, for itself alone.
+        seen: The `identity` of each of `destroy` as it was listed, in that order: the change is refused where another
+            device, or other content, is at the path by now. Empty, or left out, for one that is not compared.
         dry_run: Only tell what would happen.
 
         Least role: admin.
@@ -1855,6 +1862,7 @@ class Verbs:
                 "destroy": destroy,
                 "enclosures": enclosures,
                 "fault_domains": fault_domains,
+                "seen": seen,
                 "dry_run": dry_run,
             },
             timeout,
@@ -2871,6 +2879,7 @@ class Verbs:
         *,
         with_: str,
         destroy: Optional[Sequence[str]] = None,
+        seen: Optional[Sequence[str]] = None,
         dry_run: bool = False,
         timeout: Optional[float] = None,
     ) -> types.Change:
@@ -2878,6 +2887,8 @@ class Verbs:
 
         with_: Absolute path of the disk that takes its place.
         destroy: That path again when its content may be destroyed.
+        seen: The `identity` of each of `destroy` as it was listed, in that order: the change is refused where another
+            device, or other content, is at the path by now. Empty, or left out, for one that is not compared.
         dry_run: Only tell what would happen.
 
         Least role: admin. The answer may hold a job.
@@ -2887,7 +2898,7 @@ class Verbs:
         return self._call(
             _REPLACE_DISK,
             {"pool": pool, "disk": disk},
-            {"with_": with_, "destroy": destroy, "dry_run": dry_run},
+            {"with_": with_, "destroy": destroy, "seen": seen, "dry_run": dry_run},
             timeout,
         )
 

@@ -240,6 +240,10 @@ class AddDisks:
     enclosures: Optional[Sequence[str]] = None
     """What each disk is in, in the order of `disks`; empty, or left out, for a disk by itself."""
 
+    seen: Optional[Sequence[str]] = None
+    """The `identity` of each of `destroy` as it was listed, in that order: the change is refused where another device,
+    or other content, is at the path by now. Empty, or left out, for one that is not compared."""
+
     spare: Optional[bool] = None
     """Whether they are to be spares, which take no rows before a disk is lost."""
 
@@ -520,6 +524,10 @@ class CreatePool:
 
     fault_domains: Optional[Sequence[Unsigned]] = None
     """A fault domain for each disk; 0, or missing, for itself alone."""
+
+    seen: Optional[Sequence[str]] = None
+    """The `identity` of each of `destroy` as it was listed, in that order: the change is refused where another device,
+    or other content, is at the path by now. Empty, or left out, for one that is not compared."""
 
     dry_run: Optional[bool] = None
     """Only tell what would happen."""
@@ -839,6 +847,10 @@ class Device:
 
     has_left: Optional[bool] = None
     """Whether that pool is open here and does not have it any more: it was removed, replaced or done without."""
+
+    identity: Optional[str] = None
+    """Text that another device at this path, or other content, does not have. It means nothing by itself; `seen` of a
+    change takes it."""
 
     pool: Optional[str] = None
     """The pool that it says it belongs to."""
@@ -2158,6 +2170,10 @@ class ReplaceDisk:
 
     destroy: Optional[Sequence[str]] = None
     """That path again when its content may be destroyed."""
+
+    seen: Optional[Sequence[str]] = None
+    """The `identity` of each of `destroy` as it was listed, in that order: the change is refused where another device,
+    or other content, is at the path by now. Empty, or left out, for one that is not compared."""
 
     dry_run: Optional[bool] = None
     """Only tell what would happen."""
