@@ -18,6 +18,7 @@ PAGES = [
     "jobs",
     "events",
     "performance",
+    "plan",
     "settings",
 ]
 

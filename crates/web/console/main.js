@@ -29,6 +29,7 @@ const PAGES = {
   jobs: ['Jobs', 'M10 3a7 7 0 1 0 7 7M10 6v4l3 2'],
   events: ['Events', 'M4 5h12M4 10h12M4 15h8'],
   performance: ['Performance', 'M3 15l4-6 3.500 3.500L17 4M3 17.500h14'],
+  plan: ['Planner', 'M4 3h12v14H4zM7 6.500h6M7 10h1M10 10h1M13 10h0M7 13.500h1M10 13.500h3'],
   settings: [
     'Settings',
     'M3 6h7M14 6h3M3 14h3M10 14h7M10 6a2 2 0 1 0 4 0 2 2 0 1 0-4 0M6 14a2 2 0 1 0 4 0 2 2 0 1 0-4 0',
@@ -44,6 +45,7 @@ const LOADERS = {
   jobs: () => import('./page_jobs.js'),
   events: () => import('./page_events.js'),
   performance: () => import('./page_performance.js'),
+  plan: () => import('./page_plan.js'),
   settings: () => import('./page_settings.js'),
 };
 const MAIN_PAGES = ['home', 'disks', 'spaces', 'jobs'];
@@ -185,7 +187,7 @@ function frame() {
   let nodes;
   try {
     if (!page.module) nodes = [h('p', { class: 'quiet' }, 'Loading …')];
-    else if (live.status || page.name === 'settings') nodes = [page.module.view(page.parts)];
+    else if (live.status || page.name === 'settings' || page.name === 'plan') nodes = [page.module.view(page.parts)];
     else
       nodes = [
         h('h1', null, PAGES[page.name][0]),

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::Semaphore;
+
 use super::metrics::LastPage;
 use super::passwords::PasswordWorker;
 use super::refusal::Refusal;
@@ -27,6 +29,8 @@ pub(crate) struct App {
     pub alerts: Arc<Engine>,
     pub certificates: Arc<Certificates>,
     pub turns: Turns,
+    /// The one turn of the planner.
+    pub(super) plans: Arc<Semaphore>,
     pub(super) metrics: LastPage,
     hub: OnceLock<Hub>,
 }
@@ -53,6 +57,7 @@ impl App {
             alerts,
             certificates,
             turns: Turns::default(),
+            plans: Arc::new(Semaphore::new(1)),
             metrics: LastPage::default(),
             hub: OnceLock::new(),
         });

@@ -8,6 +8,7 @@ mod identity;
 mod metrics;
 mod pages;
 mod passwords;
+mod plan;
 mod refusal;
 mod stream;
 mod users;
@@ -29,6 +30,7 @@ pub(crate) fn routes(app: Shared) -> Router {
         .merge(verbs::routes())
         .merge(alerts::routes())
         .merge(metrics::routes())
+        .merge(plan::routes())
         .route(stream::PATH, get(stream::listen))
         .fallback(refusal::no_such_route)
         .method_not_allowed_fallback(refusal::no_such_method)

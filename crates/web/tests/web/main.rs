@@ -19,6 +19,8 @@ mod metrics;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
+mod plan;
+#[cfg(test)]
 mod roles;
 #[cfg(test)]
 mod sign_in;
