@@ -4,10 +4,12 @@
 # The kernel and its modules are taken from Debian's package, and started in an emulated machine whose root is this machine's,
 # read-only, below a layer in memory: so whatever is installed here is there, the built program and this checkout among it. In
 # it each SCRIPT of scripts/integration runs as root; kernel.sh if none is named: ublk, NBD by the kernel, and a SCSI disk that
-# is torn out. shares_kernel has nfsd, SMB by the kernel, and quotas of XFS; vdo compares deduplication with the kernel's.
-# boot is another: its machines have systemd as their first process, and are started again and again on the same disks. Needs apt,
+# is torn out. shares_kernel has nfsd, SMB by the kernel, and quotas of XFS; vdo compares deduplication with the kernel's. Needs apt,
 # qemu-system-x86 (which may take the place of the qemu-utils that ./test wants), busybox-static, cpio, kmod, xz-utils, binutils, and
 # the network for the kernel; builds into FOLDER (default: .demo/guest), which is kept, and is not part of ./test.
+#
+# One more has machines whose first process is systemd, started again and again on the same disks: boot (reboots.sh) has volumes and a
+# share, and needs samba and smbclient.
 #
 #   --kernel PATTERN   the name of the package, as apt-cache searches for it (default: the newest of Linux 6.12)
 #
@@ -47,7 +49,8 @@ case ${1-} in
 esac
 [ $# -gt 0 ] || set -- kernel
 for script; do
-    [ "$script" = boot ] || [ -f "scripts/integration/${script%.sh}.sh" ] || die "there is no scripts/integration/${script%.sh}.sh"
+    case $script in boot) continue ;; esac
+    [ -f "scripts/integration/${script%.sh}.sh" ] || die "there is no scripts/integration/${script%.sh}.sh"
 done
 for word in apt-get apt-cache dpkg-deb qemu-system-x86_64 busybox cpio depmod modprobe xz readelf timeout; do
     command -v "$word" >/dev/null ||
@@ -175,24 +178,19 @@ END
     machine "$out"
 }
 
-# first_of_boot STEP: what the machine of a step starts first. Its units and the state of the daemon are those of the machine
-# before, which kept them when its daemon had ended.
-first_of_boot() {
+# units_of STOP COMMAND END: text of a shell that puts two units in place. One runs STOP when the daemon and Samba have ended. The other
+# runs COMMAND when the boot is complete, notes what it left with, and runs END.
+units_of() {
     cat <<END
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-modprobe virtio_blk
-cd /etc/systemd/system && rm -rf ./*.wants && ln -sf /dev/null getty.target
-[ ! -e /guest/kept.tar ] || tar -C / -xf /guest/kept.tar
-mkdir -p multi-user.target.wants
 cat >guest-keep.service <<'UNIT'
 [Unit]
 RequiresMountsFor=/guest
-Before=dolmend.service
+Before=dolmend.service smbd.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
 ExecStart=/bin/true
-ExecStop=/bin/sh -c 'journalctl --no-pager -b >/guest/journal-$1; cd / && tar -cf /guest/kept.tar --exclude=guest-* etc/systemd/system sbin/mount.dolmen var/lib/dolmen'
+ExecStop=/bin/sh -c '$1'
 UNIT
 cat >guest-boot.service <<'UNIT'
 [Unit]
@@ -201,10 +199,29 @@ After=multi-user.target guest-keep.service
 Requires=guest-keep.service
 [Service]
 Type=oneshot
-Environment=DOLMEN_BIN=$program HOME=/root
-ExecStart=/bin/sh -c 'sh $root/scripts/reboots.sh $1 >/guest/log 2>&1; echo \$\$? >/guest/status; systemctl --no-block poweroff'
+Environment=HOME=/root
+ExecStart=/bin/sh -c '$2 >/guest/log 2>&1; echo \$\$? >/guest/status; $3'
 UNIT
 ln -sf ../guest-boot.service multi-user.target.wants/guest-boot.service
+END
+}
+
+# first_of_boot STEP: what the machine of a step starts first. Its units, its accounts, Samba and the state of the daemon are those of
+# the machine before, which kept them when its daemon had ended, or before its power cut.
+first_of_boot() {
+    kept='etc/systemd/system etc/passwd etc/group etc/shadow etc/gshadow etc/samba var/lib/samba sbin/mount.dolmen var/lib/dolmen'
+    keeps="journalctl --no-pager -b >/guest/journal-$1; cd / && tar -cf /guest/kept.tar --exclude=guest-* $kept"
+    case $1 in
+    degraded) ends="$keeps; sync -f /guest; echo o >/proc/sysrq-trigger" ;;
+    *) ends='systemctl --no-block poweroff' ;;
+    esac
+    cat <<END
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+modprobe virtio_blk
+cd /etc/systemd/system && rm -rf ./*.wants && ln -sf /dev/null getty.target
+[ ! -e /guest/kept.tar ] || tar -C / -xf /guest/kept.tar
+mkdir -p multi-user.target.wants
+$(units_of "$keeps" "DOLMEN_BIN=$program sh $root/scripts/reboots.sh $1" "$ends")
 exec /lib/systemd/systemd --unit=multi-user.target
 END
 }
@@ -212,7 +229,7 @@ END
 # boots: machines that follow each other on two disks, of which some are torn out.
 boots() {
     out=$folder/out-boot
-    rm -rf "$out" && mkdir -p "$out" && truncate -s 512M "$out/one" "$out/two" || exit 1
+    rm -rf "$out" && mkdir -p "$out" && truncate -s 1G "$out/one" "$out/two" || exit 1
     for step in first healthy degraded absent; do
         rm -f "$out/status" "$out/log"
         first_of_boot "$step" >"$out/start"

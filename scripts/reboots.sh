@@ -1,44 +1,23 @@
 #!/bin/sh
-# A volume over reboots of a machine whose first process is systemd. scripts/guest.sh starts it, in one machine after another:
+# Volumes and a share over reboots of a machine whose first process is systemd. scripts/guest.sh starts it, in one machine after
+# another:
 #
-#   reboots.sh first      two disks: the service is installed, a pool, a volume and a service that requires its mount point are made
-#   reboots.sh healthy    both disks: the volume is mounted with no command given, before the service that requires it
-#   reboots.sh degraded   one disk: the same
-#   reboots.sh absent     no disk: the boot is not held up, and the service that requires the mount point does not start
+#   reboots.sh first      two disks: the service is installed; a pool, a volume of each file system, a share of one by Samba, and a
+#                         service that requires the mount point of another are made
+#   reboots.sh healthy    both disks: the volumes are mounted and the share is offered with no command given, and the service starts
+#                         when its volume is mounted
+#   reboots.sh degraded   one disk: the same; the machine ends by a power cut
+#   reboots.sh absent     no disk: the boot is not held up, the service does not start, and the share is not offered, although Samba
+#                         has it on record since the power cut
 #
-# It changes the units of the system it runs on, so it is for such machines alone.
+# It changes units, accounts and Samba of the system it runs on, so it is for such machines alone.
 root=$(cd "$(dirname "$0")/.." && pwd)
 bin=${DOLMEN_BIN:?the program}
+. "$root/scripts/machine.sh"
 step=${1:?first, healthy, degraded or absent}
-failed=0
+user=reader
+password=correct-horse
 
-[ -e /guest/start ] && [ "$(ps -p 1 -o comm=)" = systemd ] || {
-    echo 'reboots.sh: this is no machine of guest.sh under systemd' >&2
-    exit 69
-}
-
-# must WHAT COMMAND...
-must() {
-    what=$1
-    shift
-    if "$@"; then
-        echo " ok | $what"
-    else
-        echo "FAIL | $what"
-        failed=1
-    fi
-}
-refused() { ! "$@" >/dev/null 2>&1; }
-# The daemon counts a volume as mounted when the rest of the step has ended, which systemd does not wait for.
-is_mounted() {
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
-        "$bin" volume show tank/home | grep -q 'mounted at.*/srv/tank/home' && return 0
-        sleep 2
-    done
-    return 1
-}
-is() { [ "$(systemctl is-active "$2")" = "$1" ]; }
-holds() { [ "$(cat /srv/tank/home/file 2>/dev/null)" = kept ]; }
 # entered UNIT: microseconds after the start of the kernel.
 entered() { systemctl show --value -p ActiveEnterTimestampMonotonic "$1"; }
 in_order() {
@@ -65,6 +44,33 @@ UNIT
     systemctl daemon-reload && systemctl enable --now needs-home.service
 }
 
+# --- the share -----------------------------------------------------------------------------------------------------
+
+# As the guide on shares asks for it.
+put_samba() {
+    printf '%s\n' '[global]' 'server role = standalone server' 'map to guest = Never' 'usershare max shares = 0' 'load printers = no' \
+        'disable spoolss = yes' 'disable netbios = yes' 'include = registry' >/etc/samba/smb.conf &&
+        useradd --no-create-home "$user" && printf '%s\n%s\n' "$password" "$password" | smbpasswd -s -a "$user" >/dev/null &&
+        systemctl add-wants multi-user.target smbd.service && systemctl start smbd.service
+}
+is_up() { "$bin" share list | grep -q '^tank/media .* up'; }
+sees() { smbclient -gL 127.0.0.1 -U "$user%$password" 2>&1; }
+is_listed() { sees | grep -q '^Disk|media|'; }
+# Samba answers this user, and the share is not on its list.
+is_not_listed() { sees | grep -q '^IPC|IPC\$|' && ! is_listed; }
+reads() { [ "$(smbclient //127.0.0.1/media -U "$user%$password" -c 'get file -' 2>/dev/null)" = 'kept in media' ]; }
+# is_shared: for the daemon, and for a client.
+is_shared() {
+    must 'the share is up' eventually is_up
+    must 'a client sees it' eventually is_listed
+    must 'and reads a file' reads
+}
+
+# --- the steps -----------------------------------------------------------------------------------------------------
+
+# type_of VOLUME: the file system that it is made with.
+type_of() { case $1 in home) echo ext4 ;; media) echo xfs ;; docs) echo btrfs ;; esac; }
+
 echo "== $step, systemd $(systemctl --version | sed -n '1s/systemd //p')"
 case $step in
 first)
@@ -72,16 +78,21 @@ first)
     must 'it starts' systemctl start dolmend.service
     must 'it has notified systemd' is active dolmend.service
     must 'a pool is made' "$bin" pool create tank /dev/vda /dev/vdb
-    must 'a volume is made' "$bin" volume create tank/home --size 64M --for files --fs ext4
-    must 'it is mounted' is_mounted
-    must 'systemd knows its mount unit' is active srv-tank-home.mount
-    must 'a file is written' sh -c 'echo kept >/srv/tank/home/file && sync'
-    must 'a service requires it' make_needy
+    for sized in home:64M media:320M docs:256M; do
+        volume "${sized%:*}" "${sized#*:}" "$(type_of "${sized%:*}")"
+    done
+    must 'a service requires the first' make_needy
+    must 'Samba runs' put_samba
+    must 'the second is shared' "$bin" share create tank/media --smb media --grant "$user:ro"
+    is_shared
     ;;
 healthy | degraded)
-    must 'the volume is mounted' is_mounted
-    must 'its mount unit is active' is active srv-tank-home.mount
-    must 'the file is there' holds
+    for name in home media docs; do
+        must "the volume $name is mounted" is_mounted "$name"
+        must 'its mount unit is active' is active "srv-tank-$name.mount"
+        must 'its file is there' holds "$name" "$(type_of "$name")"
+    done
+    is_shared
     must 'the service that requires it was started by the boot' at_boot
     must 'daemon, mount and service came in this order' in_order
     must 'the boot is complete' is active multi-user.target
@@ -90,26 +101,31 @@ healthy | degraded)
     if [ "$step" = healthy ]; then
         must 'a stop of the daemon ends the service and unmounts the volume first' systemctl stop dolmend.service
         must 'it is unmounted' refused mountpoint -q /srv/tank/home
+        must 'the share is not offered meanwhile' is_not_listed
         must 'the service has ended' is inactive needs-home.service
-        must 'the service asks for the volume again' systemctl start needs-home.service
-        must 'the volume is mounted again' is_mounted
+        must 'the service asks for its volume again' systemctl start needs-home.service
+        must 'the volume is mounted again' is_mounted home
         must 'what people unmount' sh -c "systemctl stop needs-home.service && $bin volume unmount tank/home"
         must 'no unit mounts' refused systemctl start srv-tank-home.mount
         must 'until people mount it' "$bin" volume mount tank/home
         must 'then units order themselves again' systemctl start needs-home.service
+        must 'the share is offered again' eventually is_listed
     fi
     ;;
 absent)
     must 'the boot is complete' is active multi-user.target
     must 'the daemon runs' is active dolmend.service
-    must 'nothing is mounted' refused mountpoint -q /srv/tank/home
+    must 'nothing is mounted' refused sh -c 'findmnt -rno TARGET | grep ^/srv/tank'
     must 'the service that requires the volume did not start' refused test -e /run/needs-home
     must 'the status names the pool' sh -c "$bin status | grep -q tank"
+    must 'the share is not offered' eventually is_not_listed
     ;;
 esac
 if [ "$failed" = 1 ]; then
-    systemctl --no-pager --full status dolmend.service srv-tank-home.mount needs-home.service
-    "$bin" volume show tank/home
-    journalctl --no-pager -b -u dolmend.service -u srv-tank-home.mount | tail -n 60
+    systemctl --no-pager --full status dolmend.service 'srv-tank-*.mount' needs-home.service smbd.service
+    "$bin" volume list
+    "$bin" share list
+    sees
+    journalctl --no-pager -b -u dolmend.service -u 'srv-tank-*.mount' -u smbd.service | tail -n 90
 fi
 exit "$failed"
