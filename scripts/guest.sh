@@ -8,8 +8,9 @@
 # qemu-system-x86 (which may take the place of the qemu-utils that ./test wants), busybox-static, cpio, kmod, xz-utils, binutils, and
 # the network for the kernel; builds into FOLDER (default: .demo/guest), which is kept, and is not part of ./test.
 #
-# One more has machines whose first process is systemd, started again and again on the same disks: boot (reboots.sh) has volumes and a
-# share, and needs samba and smbclient.
+# Two more have machines whose first process is systemd, started again and again on the same disks: boot (reboots.sh) has volumes and
+# a share, and needs samba and smbclient; installed (installed.sh) has the package, which is made of the programs beside the program,
+# and needs what package.sh needs.
 #
 #   --kernel PATTERN   the name of the package, as apt-cache searches for it (default: the newest of Linux 6.12)
 #
@@ -49,7 +50,7 @@ case ${1-} in
 esac
 [ $# -gt 0 ] || set -- kernel
 for script; do
-    case $script in boot) continue ;; esac
+    case $script in boot | installed) continue ;; esac
     [ -f "scripts/integration/${script%.sh}.sh" ] || die "there is no scripts/integration/${script%.sh}.sh"
 done
 for word in apt-get apt-cache dpkg-deb qemu-system-x86_64 busybox cpio depmod modprobe xz readelf timeout; do
@@ -241,6 +242,47 @@ boots() {
     done
 }
 
+# first_of_installed STEP: what the machine of a step starts first. All it changes in this system is in a layer on a disk of its own,
+# which the machine before has left there: so it boots with what dpkg has installed.
+first_of_installed() {
+    cat <<END
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+modprobe virtio_blk && modprobe ext4
+mkdir -p /layer && mount -t ext4 /dev/vda /layer && mkdir -p /layer/upper /layer/work /new || exit 1
+mount -t overlay -o lowerdir=/,upperdir=/layer/upper,workdir=/layer/work layer /new || exit 1
+mkdir -p /new/old
+for folder in proc sys dev run tmp guest modules; do mount --move /\$folder /new/\$folder || exit 1; done
+cd /new && pivot_root . old && cd / && umount -l /old && mount -t tmpfs none /old || exit 1
+cd /etc/systemd/system
+[ -e /var/lib/guest ] || rm -rf ./*.wants
+mkdir -p multi-user.target.wants sysinit.target.wants && ln -sf /dev/null getty.target
+ln -sf /lib/systemd/system/apparmor.service sysinit.target.wants/apparmor.service
+$(units_of "journalctl --no-pager -b >/guest/journal-$1" "sh $root/scripts/installed.sh $1" 'systemctl --no-block poweroff')
+exec /lib/systemd/systemd --unit=multi-user.target
+END
+}
+
+# installs: the package, in machines that follow each other on two disks. No purge may change those.
+installs() {
+    out=$folder/out-installed
+    rm -rf "$out" && mkdir -p "$out" && truncate -s 1G "$out/one" "$out/two" && truncate -s 4G "$out/layer" || exit 1
+    for version in 1.0 1.1; do
+        DOLMEN_PACKAGE_LEVEL=0 sh scripts/package.sh --binaries "$(dirname "$program")" --out "$out" --version "$version" \
+            >"$out/build.log" 2>&1 || die "the package was not made: $(tail -n 1 "$out/build.log")"
+    done
+    mkfs.ext4 -q "$out/layer" || die 'no disk for the layer; apt-get install e2fsprogs'
+    for step in install reboot purge; do
+        rm -f "$out/status" "$out/log"
+        first_of_installed "$step" >"$out/start"
+        [ "$step" != purge ] || content=$(cat "$out/one" "$out/two" | sha256sum)
+        # shellcheck disable=SC2046 # words of qemu
+        machine "$out" $(printf -- "-drive file=$out/%s,format=raw,if=virtio " layer one two) || return 1
+    done
+    [ "$(cat "$out/one" "$out/two" | sha256sum)" = "$content" ] || die 'the machine that purged the package has changed a disk'
+    "$program" check "$out/one" "$out/two" || die 'the pool is damaged'
+    echo ' ok | the purge has changed no disk, and the pool on them is well'
+}
+
 [ -s "$folder/initial.gz" ] && [ "$(cat "$folder/pattern" 2>/dev/null)" = "$pattern" ] || build
 printf 'Linux %s\n' "$(cat "$folder/release")"
 failed=
@@ -249,6 +291,7 @@ for script; do
     printf '== %s\n' "$script"
     case $script in
     boot) boots ;;
+    installed) installs ;;
     *) run "$script" ;;
     esac || failed="$failed $script"
 done

@@ -2,16 +2,9 @@
 # The Debian package: built twice with the same bytes, installed, upgraded below a daemon that runs, removed, purged. In a system of
 # its own: a layer in memory over this one, so that nothing is installed here. Needs root, and a Debian.
 #
-# What systemctl does is played by a script there, which starts and stops the daemon of the package. So a machine with systemd, a
-# kernel with AppArmor, and udev (scripts/guest.sh) still has to show:
-#
-#   1. A boot after the installation starts the daemon; reboots.sh passes with the unit of the package.
-#   2. An upgrade below a mounted volume with a writer: no error, the same mount, another daemon; over FUSE and over ublk. The helper
-#      process lives on in the control group of the unit, and no service that requires the volume is stopped.
-#   3. A removal with a busy volume is refused, and all volumes are mounted again.
-#   4. dolmen-web starts in its sandbox, with AppArmor enforcing; aa-status names it, and no denial is logged.
-#   5. udevadm info of a member disk has ID_FS_TYPE=dolmen_member; udisksctl status lists neither it nor loop devices of spaces.
-#   6. A line of /etc/fstab for a volume, as in mount.dolmen: no ordering cycle, mounted by the boot.
+# What systemctl does is played by a script there, which starts and stops the daemon of the package. A real one, boots, AppArmor, ublk
+# and the sandbox of the console are in the machines of `scripts/guest.sh installed`. A machine with udev still has to show that
+# udevadm info of a member disk has ID_FS_TYPE=dolmen_member, and that udisksctl status lists neither it nor loop devices of spaces.
 #
 # DOLMEN_PACKAGE_SYSTEM   `fresh`: in a new Debian by debootstrap, which takes a minute and the network; `layer` (the default)
 # DOLMEN_RESCUE_BIN       a dolmen-rescue that was built elsewhere
