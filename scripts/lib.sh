@@ -203,7 +203,7 @@ need_rust_tools() {
 # all packages of a command at once which features the crates of others have, and builds those, and all that stands on them, again
 # for each answer; these have one answer, with and without tests (what crate `cli` names for that alone is marked there).
 # shellcheck disable=SC2034 # for the scripts that build
-as_users='--package dolmen-cli --package dolmen-daemon --package dolmen-space --package dolmen-pool'
+as_users='--package dolmen-cli --package dolmen-daemon --package dolmen-space --package dolmen-pool --package dolmen-web'
 
 # Fetches what Cargo.lock names, where it is not here already; afterwards cargo needs no network.
 fetch_crates() {

@@ -8,7 +8,8 @@ web_log=$logs/web.log
 # web_build: the program, unless it was built elsewhere.
 web_build() {
     [ -z "${DOLMEN_BIN:-}" ] || { [ -x "$web_bin" ] || warn "$web_bin is missing beside DOLMEN_BIN"; [ -x "$web_bin" ]; return; }
-    attend -- cargo build --release --locked --package dolmen-web --bin dolmen-web >>"$logs/build.log" 2>&1
+    # shellcheck disable=SC2086 # a list of words
+    attend -- cargo build --release --locked $as_users --bin dolmen-web >>"$logs/build.log" 2>&1
 }
 
 # web_command WORD...: a command of dolmen-web on its host.

@@ -117,7 +117,7 @@ suite() {
 
 build_web() {
     # shellcheck disable=SC2086 # a list of words
-    [ -n "${DOLMEN_BIN:-}" ] || attend -- cargo build --release --locked $as_users --package dolmen-web --bin dolmen-web
+    [ -n "${DOLMEN_BIN:-}" ] || attend -- cargo build --release --locked $as_users --bin dolmen-web
 }
 
 take_program
