@@ -30,8 +30,8 @@
 # file system counts as used, before less after; *back in the pool* is the same of the claimed rows of the space. Throttled disks
 # are loop devices over files, whose reads the block controller bounds for the daemon alone, by bytes and by requests each second,
 # as a spinning disk does. Under PostgreSQL spaces have two copies, and the loop devices lie over files of a server that answers each
-# request a fixed time after it came, however many there are (delay_disk.py). Checksums of all files are compared after every step
-# that may share, move or undo.
+# request a fixed time after it came, however many there are (delay_disk.py); a flush takes no time, as on a disk without a cache.
+# Checksums of all files are compared after every step that may share, move or undo.
 #
 # DOLMEN_CORPUS  the store of documents (default: /var/tmp/corpus; documents.py fetch makes it)
 # DOLMEN_IMAGES  the store of the image (default: /var/tmp/images; images.py base makes it)

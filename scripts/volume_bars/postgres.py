@@ -104,6 +104,8 @@ def measure(instances, disks, seconds):
     """Loads some instances at one time; returns transactions a second in all, mean latency, and what processors and disks did."""
     for instance in instances:
         instance.sql("CHECKPOINT")
+        rig.run("sync", "-f", instance.mount)
+    disks.wait_idle()
     disks.set(rig.setting("delay"))
     watch = processors.Watch(daemon=[int(os.environ["BARS_DAEMON"])], servers=[instance.server.pid for instance in instances],
                              disks=disks.pids())
@@ -138,7 +140,7 @@ def compare(instances, disks, label):
 def on_volumes(programs, user):
     """Measures on volumes of one pool."""
     disks = delay.Disks()
-    pool = rig.Pool(disk_gib=INSTANCES * SIZE_GIB + 8, over_loop=True, through=disks.over)
+    pool = rig.Pool(disk_gib=INSTANCES * SIZE_GIB + 8, over_loop=True, make_loop=disks.loop_over)
     mounts = [os.path.join(rig.RUN, "mnt", f"v{number}") for number in range(INSTANCES)]
     volumes = [pool.volume(os.path.basename(mount), "database", f"{SIZE_GIB}G", resiliency="mirror", mount=mount) for mount in mounts]
     ratio, is_bound = compare([Instance(programs, user, mount) for mount in mounts], disks, "volumes")
@@ -157,11 +159,9 @@ def on_one_disk(programs, user):
     file = os.path.join(rig.DISKS, "c")
     with open(file, "wb") as opened:
         opened.truncate(INSTANCES * SIZE_GIB * rig.GIB)
-    late = disks.over(file)
     loops, mounts = [], [os.path.join(rig.RUN, "mnt", f"c{number}") for number in range(INSTANCES)]
     for number, mount in enumerate(mounts):
-        loops.append(rig.run("losetup", "--direct-io=on", f"--offset={number * SIZE_GIB * rig.GIB}", f"--sizelimit={SIZE_GIB * rig.GIB}",
-                             "--show", "-f", late).decode().strip())
+        loops.append(disks.loop_over(file, f"--offset={number * SIZE_GIB * rig.GIB}", f"--sizelimit={SIZE_GIB * rig.GIB}"))
         rig.run("mkfs.xfs", "-q", loops[-1])
         os.makedirs(mount)
         rig.run("mount", loops[-1], mount)
@@ -191,7 +191,7 @@ def main():
         os.makedirs(folder, exist_ok=True)
         os.chmod(folder, 0o755)
     version = rig.run(os.path.join(programs, "postgres"), "--version").decode().strip()
-    rig.say(f"{version}, pgbench -c {CLIENTS} at scale {SCALE}, disks of {rig.setting('delay')} ms a request")
+    rig.say(f"{version}, pgbench -c {CLIENTS} at scale {SCALE}, disks of {rig.setting('delay')} ms a request, without a write cache")
     on_volumes(programs, user)
     on_one_disk(programs, user)
 

@@ -108,19 +108,23 @@ def note(kind, what):
         record.write(f"{kind} {what}\n")
 
 
+def loop_over(file, *options):
+    """Makes a loop device over a file; returns its path."""
+    return run("losetup", "--direct-io=on", *options, "--show", "-f", file).decode().strip()
+
+
 class Pool:
     """A pool of two disks with volumes; its disks are files, which `end` deletes."""
 
-    def __init__(self, disk_gib=64, over_loop=False, through=None):
-        """Makes it; `through` makes of a file the one that stands for it behind a loop device."""
+    def __init__(self, disk_gib=64, over_loop=False, make_loop=loop_over):
+        """Makes it; `make_loop` makes the loop device of a file."""
         self.files = [os.path.join(DISKS, name) for name in ("a", "b")]
         self.loops = []
         for file in self.files:
             with open(file, "wb") as opened:
                 opened.truncate(disk_gib * GIB)
             if over_loop:
-                behind = through(file) if through else file
-                self.loops.append(run("losetup", "--direct-io=on", "--show", "-f", behind).decode().strip())
+                self.loops.append(make_loop(file))
         dolmen("pool", "create", "tank", *(self.loops or self.files))
 
     def volume(self, name="v", purpose="documents", size="24G", file_system="xfs", mount=MNT, resiliency="simple", **options):
