@@ -22,6 +22,8 @@ use crate::slot::{Entry, SlotWriter};
 
 /// Full slots that wait to be saved, at most: more than a minute of 300 busy objects makes, or an idle day. The oldest are dropped.
 const UNSAVED_MAX: usize = 512;
+/// Slots that a step of a question passes over, at most, because they are of other times.
+const PASSED_MAX: u64 = 512;
 
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -188,7 +190,8 @@ impl Ring {
         (self.witness, self.witness_begin_s) = (first + 1, None);
     }
 
-    /// Returns the next slots, a few in a row, that may have points that are asked for.
+    /// Returns the next slots, a few in a row, that may have points that are asked for: none where those follow later,  where
+    /// none follow.
     pub(crate) fn asked(
         &self,
         question: &Question,
@@ -199,9 +202,10 @@ impl Ring {
             None => true,
             Some(reach) => reach.is_some_and(|reach| reach.is_asked(question)),
         };
-        let mut sequences = within.start.max(self.first)..within.end;
-        let start = sequences.find(is_asked)?;
-        let end = sequences.take_while(is_asked).take_while(|sequence| sequence - start < count_max).last();
+        let begin = within.start.max(self.first);
+        let end = within.end.min(begin.saturating_add(PASSED_MAX));
+        let Some(start) = (begin..end).find(is_asked) else { return (end < within.end).then_some(end..end) };
+        let end = (start + 1..within.end).take_while(is_asked).take_while(|sequence| sequence - start < count_max).last();
         Some(start..end.unwrap_or(start) + 1)
     }
 

@@ -61,6 +61,10 @@ pub(super) fn has_log_room(pool: &OpenPool) -> bool {
 /// # Errors
 /// [`PoolError`] when the map cannot be read.
 pub(super) async fn saved_recorder(pool: &OpenPool) -> Result<Recorder, PoolError> {
+    recorder_within(pool, budget_of(pool.spaces.pool().map().pages_bytes().0)).await
+}
+
+async fn recorder_within(pool: &OpenPool, budget: u64) -> Result<Recorder, PoolError> {
     let map = pool.spaces.pool().map();
     let index = match map.get(&keys::history_index()).await? {
         None => Index::default(),
@@ -69,7 +73,7 @@ pub(super) async fn saved_recorder(pool: &OpenPool) -> Result<Recorder, PoolErro
             None => rebuilt(pool).await?,
         },
     };
-    let mut recorder = Recorder::load(&index, budget_of(map.pages_bytes().0));
+    let mut recorder = Recorder::load(&index, budget);
     while let Some(key) = recorder.wanted() {
         // What cannot be read is history that is lost.
         let slot = map.get(&keys::history_slot(key.ring, key.sequence)).await.ok().flatten();
