@@ -67,7 +67,8 @@ class Console:
 
     def count(self, answer):
         path = "/" + answer.url.split("/", 3)[3]
-        if path == "/" or path.startswith("/console/"):
+        # A file that the browser has already is answered without its content.
+        if answer.status == 200 and (path == "/" or path.startswith("/console/")):
             self.bytes[path] = int(answer.headers.get("content-length", 0)) or len(answer.body())
 
     def close(self):
