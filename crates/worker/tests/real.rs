@@ -34,7 +34,7 @@ fn a_volume_lives(kind: &'static str) {
         other => panic!("{other:?}"),
     };
     let before = total();
-    File::options().write(true).open(rig.path("image")).unwrap().set_len(800 * MIB).unwrap();
+    File::options().write(true).open(&rig.image).unwrap().set_len(800 * MIB).unwrap();
     assert!(Command::new("losetup").arg("-c").arg(&rig.device).status().unwrap().success());
     let grows = kind != "ext4" || may_grow_ext4();
     if !grows {

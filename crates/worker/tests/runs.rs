@@ -354,7 +354,7 @@ fn an_undo_of_compressed_files_takes_what_the_run_freed() {
 fn claimed_rows(rig: &Rig, row_bytes: u64) -> Vec<u64> {
     sync(rig);
     let mut found = Vec::new();
-    let image = File::open(rig.path("image")).unwrap();
+    let image = File::open(&rig.image).unwrap();
     dolmen_files::extents::extents(&image, 0, u64::MAX, &mut found).unwrap();
     let mut rows: Vec<u64> = found
         .iter()
@@ -457,7 +457,7 @@ fn a_compaction_of_an_aged_volume_leaves_few_rows_more_than_live_bytes() {
             break;
         }
     }
-    let allocated = rig.path("image").metadata().unwrap().blocks() * 512;
+    let allocated = rig.image.metadata().unwrap().blocks() * 512;
     println!("{live} bytes live, {allocated} allocated, {first} rows before, {rows} after");
     assert!(rows * ROW * 100 <= live * 115, "{rows} rows for {live} bytes");
     assert!(allocated * 100 <= live * 115, "{allocated} bytes for {live}");
@@ -800,7 +800,7 @@ fn orders_that_cannot_be_are_refused_by_name() {
 /// First byte of the image that holds a block, found by its content alone.
 fn place_in_image(rig: &Rig, block: &[u8]) -> u64 {
     sync(rig);
-    let image = fs::read(rig.path("image")).unwrap();
+    let image = fs::read(&rig.image).unwrap();
     let places = (0..image.len() - 4096).step_by(1024);
     let found: Vec<usize> = places.filter(|at| image[*at..*at + 8] == block[..8]).collect();
     assert_eq!(found.len(), 1, "{found:?}");

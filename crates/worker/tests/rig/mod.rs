@@ -34,6 +34,7 @@ pub(crate) fn work(order: &[u8]) -> (bool, String) {
 /// A loop device over a file, with a folder for mount points.
 pub(crate) struct Rig {
     folder: tempfile::TempDir,
+    pub(crate) image: PathBuf,
     pub(crate) device: PathBuf,
     pub(crate) kind: &'static str,
     pub(crate) uuid: String,
@@ -45,7 +46,7 @@ impl Rig {
         Self::new_in(kind, None)
     }
 
-    /// The same, with its files in a folder.
+    /// The same, with its image in a folder.
     fn new_in(kind: &'static str, parent: Option<&Path>) -> Option<Self> {
         let is_root = rustix::process::geteuid().is_root();
         let has_tool = Command::new(format!("mkfs.{kind}")).arg("-V").output().is_ok();
@@ -53,13 +54,13 @@ impl Rig {
             println!("skipped: that takes root, loop devices and mkfs.{kind}");
             return None;
         }
-        let folder = parent.map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
-        let image = folder.path().join("image");
+        let folder = tempfile::tempdir().unwrap();
+        let image = parent.unwrap_or(folder.path()).join("image");
         File::create(&image).unwrap().set_len(400 * MIB).unwrap();
         let made = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let device = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
-        Some(Self { folder, device, kind, uuid: next_uuid() })
+        Some(Self { folder, image, device, kind, uuid: next_uuid() })
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -166,7 +166,7 @@ fn a_stop_or_a_kill_amid_a_balance_loses_no_byte_and_the_next_one_goes_on() {
     // seconds, no balance is left, files are equal, and a later compaction comes to its end.
     let Some(rig) = mounted("btrfs") else { return };
     let model = aged(&rig, 3000, 60_000);
-    let (allocated, mut unmoved) = (data_bytes(&rig), 0);
+    let allocated = data_bytes(&rig);
     for end in ["stop", "kill", "input"] {
         let mut worker = Running::new(&rig, order(&rig, ROW, None, None));
         assert!(is_amid(&rig, &mut worker), "{end}: it had ended before");
@@ -184,7 +184,6 @@ fn a_stop_or_a_kill_amid_a_balance_loses_no_byte_and_the_next_one_goes_on() {
                     other => panic!("{other:?}"),
                 };
                 assert!(counts.stopped, "{end}: {counts:?}");
-                unmoved += u32::from(counts.bytes_moved == 0);
                 println!("{end}: {counts:?} after {:?}", asked.elapsed());
             }
         }
@@ -197,12 +196,33 @@ fn a_stop_or_a_kill_amid_a_balance_loses_no_byte_and_the_next_one_goes_on() {
         drop(root);
         verify(&rig, &model, end);
     }
-    assert!(unmoved > 0, "no stop came before the end of a group");
     let counts = compacted(&rig, None);
     assert!(!counts.stopped && data_bytes(&rig) < allocated, "{counts:?}");
     verify(&rig, &model, "after the last one");
     check(&rig);
     verify(&rig, &model, "after a check");
+}
+
+#[test]
+fn a_stop_cancels_the_block_group_that_is_under_way() {
+    // Scenario: the image of a volume lies on an XFS whose writes are held, so the kernel cannot come to the end of a block group. The
+    // worker is told to stop, and writes go on. Expected: it ends with nothing moved, and files are equal.
+    let Some(outer) = mounted("xfs") else { return };
+    let Some(rig) = Rig::made_in("btrfs", Some(&outer.path("home"))) else { return };
+    assert_eq!(rig.run(Operation::Mount { volume: rig.volume() }), Ok(Outcome::Done));
+    let model = aged(&rig, 900, 350_000);
+    let order = order(&rig, ROW, None, None);
+    let outer_root = root(&outer);
+    let held = dolmen_files::volume::Frozen::new(&outer_root).unwrap();
+    let mut worker = Running::new(&rig, order);
+    assert!(is_amid(&rig, &mut worker), "it had ended before");
+    worker.say("stop");
+    std::thread::sleep(Duration::from_secs(1));
+    drop(held);
+    let Ok(Outcome::Compacted(counts)) = worker.end() else { panic!() };
+    assert!(counts.stopped && counts.bytes_moved == 0, "a block group was moved to its end: {counts:?}");
+    assert_eq!(standing(&root(&rig)).unwrap(), Standing::Idle);
+    verify(&rig, &model, "after the stop");
 }
 
 #[test]
@@ -348,23 +368,21 @@ fn a_power_cut_amid_a_balance_leaves_one_group_to_the_next_mount() {
     let Some(mut rig) = Rig::made_in("btrfs", Some(&outer.path("home"))) else { return };
     assert_eq!(rig.run(Operation::Mount { volume: rig.volume() }), Ok(Outcome::Done));
     let model = aged(&rig, 3000, 60_000);
-    let cut = rig.path("cut");
+    let cut = outer.path("home/cut");
     let mut worker = Running::new(&rig, order(&rig, ROW, None, None));
     assert!(is_amid(&rig, &mut worker), "it had ended before");
     std::thread::sleep(Duration::from_millis(30));
-    let cloned =
-        Command::new("cp").arg("--reflink=always").args([&rig.path("image"), &cut]).status().unwrap();
+    let cloned = Command::new("cp").arg("--reflink=always").args([&rig.image, &cut]).status().unwrap();
     let was_amid = standing(&root(&rig)).unwrap() == Standing::OneGroup;
     assert!(cloned.success());
     worker.kill();
     assert_eq!(rig.run(Operation::Unmount { volume: rig.volume() }), Ok(Outcome::Done));
     assert!(Command::new("losetup").arg("-d").arg(&rig.device).status().unwrap().success());
-    fs::rename(&cut, rig.path("image")).unwrap();
-    rig.device = attached(&rig.path("image"), &rig.path("home"));
+    fs::rename(&cut, &rig.image).unwrap();
+    rig.device = attached(&rig.image, &rig.path("home"));
     let first = standing(&root(&rig)).unwrap();
     println!("the cut was amid a balance: {was_amid}; the mount found {first:?}");
     assert!(matches!(first, Standing::Idle | Standing::OneGroup), "{first:?}");
-    verify(&rig, &model, "after the power cut");
     let counts = compacted(&rig, None);
     assert!(!counts.stopped, "{counts:?}");
     assert_eq!(standing(&root(&rig)).unwrap(), Standing::Idle);
