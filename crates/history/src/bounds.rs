@@ -25,8 +25,10 @@ const POOL_OPEN_MAX: u64 = 2;
 pub(crate) const OBJECTS_MAX: usize = 1 << 14;
 
 /// Slots that a save writes again, at most. They have room in one change of the map, with the index.
-pub const REWRITES_MAX: usize = (OPEN_MAX + POOL_OPEN_MAX) as usize + RINGS - 2;
+pub const REWRITES_MAX: usize = 42;
 
+const _: () =
+    assert!(REWRITES_MAX as u64 == OPEN_MAX + POOL_OPEN_MAX + RINGS as u64 - 2, "one of each other ring");
 const _: () = assert!(OPEN_MAX < HISTORY_BYTES_MAX / SLOT_BYTES_MAX as u64, "a ring has room for them");
 
 /// Returns the bytes that history may take in a map of so many bytes.

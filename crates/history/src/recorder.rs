@@ -275,7 +275,8 @@ impl Recorder {
         (ring, self.rings.get(usize::from(ring)).map_or(0..0, Ring::saved))
     }
 
-    /// Returns the next slots of a ring, `count_max` in a row at most, that may have points that are asked for.
+    /// Returns the next slots of a ring, `count_max` in a row at most, that may have points that are asked for. An empty range says that a
+    /// step has passed over many of other times: the next one begins behind it.
     #[must_use]
     pub fn asked_slots(&self, question: &Question, within: Range<u64>, count_max: u64) -> Option<Range<u64>> {
         let ring = self.rings.get(usize::from(ring_of(question.object, question.level)))?;

@@ -190,8 +190,8 @@ impl Ring {
         (self.witness, self.witness_begin_s) = (first + 1, None);
     }
 
-    /// Returns the next slots, a few in a row, that may have points that are asked for: none where those follow later,  where
-    /// none follow.
+    /// Returns the next slots, a few in a row, that may have points that are asked for. An empty range says that these follow behind it,
+    /// if any do.
     pub(crate) fn asked(
         &self,
         question: &Question,
@@ -205,7 +205,10 @@ impl Ring {
         let begin = within.start.max(self.first);
         let end = within.end.min(begin.saturating_add(PASSED_MAX));
         let Some(start) = (begin..end).find(is_asked) else { return (end < within.end).then_some(end..end) };
-        let end = (start + 1..within.end).take_while(is_asked).take_while(|sequence| sequence - start < count_max).last();
+        let end = (start + 1..within.end)
+            .take_while(is_asked)
+            .take_while(|sequence| sequence - start < count_max)
+            .last();
         Some(start..end.unwrap_or(start) + 1)
     }
 

@@ -57,7 +57,7 @@ fn index() -> impl Strategy<Value = Index> {
 /// A slot with a sound checksum: of points at any times of as many objects as it takes, or of nonsense.
 fn slot(key: SlotKey, begin_s: u64, seed: u64, nonsense: &[u8]) -> Vec<u8> {
     let Some(level) = key.level() else { return Vec::new() };
-    if seed % 4 == 0 {
+    if seed.is_multiple_of(4) {
         let mut slot = vec![1, key.ring, 0, 0, 0, 0, 0, 0];
         slot.extend(key.sequence.to_le_bytes());
         slot.extend(begin_s.to_le_bytes());
