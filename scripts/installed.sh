@@ -64,7 +64,7 @@ stays() { is active "$1" && [ "$(main_of "$1")" = "$(cat "/run/guest/$1")" ]; }
 changed() { is active "$1" && [ "$(main_of "$1")" != "$(cat "/run/guest/$1")" ]; }
 enabled() { [ "$(systemctl is-enabled "$1" 2>/dev/null)" = "$2" ]; }
 
-status_of_web() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$(main_of dolmen-web.service)/status"; }
+status_of_web() { sed -n "s/^$1:[^0-9A-Za-z]*//p" "/proc/$(main_of dolmen-web.service)/status"; }
 # The user of the package, without a capability, and under a filter of system calls.
 is_confined() {
     [ "$(ps -o user= -p "$(main_of dolmen-web.service)")" = dolmen-web ] && [ "$(status_of_web CapBnd)" = 0000000000000000 ] &&

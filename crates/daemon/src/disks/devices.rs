@@ -426,7 +426,7 @@ impl Devices {
     }
 
     /// Refuses to destroy what is at a path by now, where that is not what was listed.
-    pub(crate) async fn check_seen(&self, destroy: &[String], seen: &[String]) -> Answer<()> {
+    async fn check_seen(&self, destroy: &[String], seen: &[String]) -> Answer<()> {
         if seen.len() > destroy.len() {
             let message = format!(
                 "{} identities were given for {} disks to destroy; nothing was changed",
@@ -449,7 +449,14 @@ impl Devices {
         Ok(())
     }
 
-    pub(crate) fn named_disks(&self, disks: &[String], destroy: &[String]) -> Answer<NamedDisks> {
+    /// Returns the disks that a change names. Those whose content may be destroyed have to be as they were `seen`.
+    pub(crate) async fn named_disks(
+        &self,
+        disks: &[String],
+        destroy: &[String],
+        seen: &[String],
+    ) -> Answer<NamedDisks> {
+        self.check_seen(destroy, seen).await?;
         if let Some(stranger) = destroy.iter().find(|name| !disks.contains(name)) {
             let message =
                 format!("{stranger} may be destroyed, but is not among the disks named; nothing was changed");

@@ -123,18 +123,7 @@ impl Membership {
             let is_taken = self.jobs.is_taken(pool.id(), &ReplaceJob, None);
             if one.slot() == old.slot() && !is_taken {
                 if !find_disk(&pool, &request.with).is_ok_and(|named| named.slot() == other.slot()) {
-                    let message = format!(
-                        "{} is being replaced by {} already, not by {}; nothing was changed",
-                        old.name(),
-                        other.name(),
-                        request.with
-                    );
-                    let hint = format!(
-                        "name {} to go on with that replacement, or call it off: `dolmen disk replace {name} {} --cancel`",
-                        other.name(),
-                        old.slot().0
-                    );
-                    return Err(ErrorBody::new(ErrorCode::Busy, message).on(what).hint(hint));
+                    return Err(replaced_by_another(&name, &old, &other, &request.with).on(what));
                 }
                 // Its job ended because of something that may be over.
                 return Ok(self.go_on_with(&pool, one, other, request.dry_run).await);
@@ -148,8 +137,10 @@ impl Membership {
             return remove_with(&self.drains, &pool, old, what, SpareToCall::This(spare), request.dry_run)
                 .await;
         }
-        self.devices.check_seen(&request.destroy, &request.seen).await?;
-        let disks = self.devices.named_disks(std::slice::from_ref(&request.with), &request.destroy)?;
+        let disks = self
+            .devices
+            .named_disks(std::slice::from_ref(&request.with), &request.destroy, &request.seen)
+            .await?;
         let devices = self.devices.open_all(&disks.paths, pool.id())?;
         let extents = self.devices.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut steps = disks.steps("add");
@@ -559,4 +550,16 @@ fn steps_of_leaving(pool: &OpenPool, old: &Disk, new: &str) -> Vec<String> {
         ));
     }
     steps
+}
+
+/// Refuses to replace a disk by another one than the disk that it is being replaced by.
+fn replaced_by_another(pool: &str, old: &Disk, new: &Disk, asked: &str) -> ErrorBody {
+    let (old_name, new_name) = (old.name(), new.name());
+    let message =
+        format!("{old_name} is being replaced by {new_name} already, not by {asked}; nothing was changed");
+    let hint = format!(
+        "name {new_name} to go on with that replacement, or call it off: `dolmen disk replace {pool} {} --cancel`",
+        old.slot().0
+    );
+    ErrorBody::new(ErrorCode::Busy, message).hint(hint)
 }

@@ -97,8 +97,7 @@ impl PoolChanges {
             .map_err(|error| error.on(name.as_str()))?;
         let Domains { numbers, named } = Domains::of(&request.enclosures, None)?;
         let fault_domains = if numbers.is_empty() { request.fault_domains } else { numbers };
-        self.devices.check_seen(&request.destroy, &request.seen).await?;
-        let disks = self.devices.named_disks(&request.disks, &request.destroy)?;
+        let disks = self.devices.named_disks(&request.disks, &request.destroy, &request.seen).await?;
         let id = PoolId(self.seams.entropy.next_id());
         let devices = self.devices.open_all(&disks.paths, id)?;
         let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
@@ -187,8 +186,7 @@ impl PoolChanges {
     pub(crate) async fn add_disks(&self, name: String, request: AddDisks) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        self.devices.check_seen(&request.destroy, &request.seen).await?;
-        let disks = self.devices.named_disks(&request.disks, &request.destroy)?;
+        let disks = self.devices.named_disks(&request.disks, &request.destroy, &request.seen).await?;
         let devices = self.devices.open_all(&disks.paths, pool.id())?;
         let extents = self.devices.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut offers = pool.offers();

@@ -113,6 +113,7 @@ impl Rig {
             || self.world.get("/v1/pools/tank/volumes/v")["volume"]["claimed_bytes"].as_u64().unwrap();
         let mut seen = claimed();
         loop {
+            #[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
             std::thread::sleep(Duration::from_secs(2));
             let now = claimed();
             if now == seen {
