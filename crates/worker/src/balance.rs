@@ -35,8 +35,8 @@ const LIVE_PERCENT_MAX: u64 = 75;
 /// Part of a group that writers may fill between its map and its move.
 const GROWTH_PERCENT: u64 = 2;
 /// Time between two looks at commands, and looks for which the first pause waits for a group.
-const LOOK: Duration = Duration::from_millis(200);
-const PATIENCE_LOOKS: u32 = 10;
+const LOOK: Duration = Duration::from_millis(50);
+const PATIENCE_LOOKS: u32 = 40;
 /// Groups without room after which no other one is tried.
 const NO_ROOM_MAX: u32 = 2;
 /// Groups that are left out with their reasons.

