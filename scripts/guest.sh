@@ -16,6 +16,8 @@
 #
 # DOLMEN_BIN             the program, not below /tmp (default: target/release/dolmen, or that of target/debug)
 # DOLMEN_GUEST_MIB       memory of the machine (default: 4096)
+# DOLMEN_GUEST_PROCESSORS  how many it has (default: 2). The clock of a machine with 1 counts its instructions, and rests while it does:
+#                        on a busy machine it is slow, and nothing in it is late
 # DOLMEN_GUEST_SECONDS   how long one script may run (default: 2400)
 # DOLMEN_KERNEL_..., DOLMEN_MEMORY_...   are handed to the scripts
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -24,6 +26,7 @@ pattern='^linux-image-6\.12\..*[0-9]-amd64-unsigned$'
 folder=$root/.demo/guest
 mib=${DOLMEN_GUEST_MIB:-4096}
 seconds=${DOLMEN_GUEST_SECONDS:-2400}
+processors=${DOLMEN_GUEST_PROCESSORS:-2}
 
 die() {
     printf 'guest.sh: %s\n' "$*" >&2
@@ -150,7 +153,11 @@ handed_over() { env | sed -n "s/^\(DOLMEN_\(KERNEL\|MEMORY\)_[A-Z_]*=\)\([A-Za-z
 machine() {
     out=$1
     shift
-    timeout "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp 2 -m "$mib" -nodefaults \
+    case $processors in
+    1) set -- -accel tcg,thread=single,tb-size=512 -icount shift=2,align=off,sleep=on "$@" ;;
+    *) set -- -accel tcg,thread=multi,tb-size=512 "$@" ;;
+    esac
+    timeout "$seconds" qemu-system-x86_64 -M q35 -cpu max -smp "$processors" -m "$mib" -nodefaults \
         -no-reboot -display none -serial "file:$out/console" -kernel "$folder/vmlinux" -initrd "$folder/initial.gz" \
         -append 'console=ttyS0 quiet loglevel=3 mitigations=off nokaslr tsc=reliable no_timer_check random.trust_cpu=on panic=-1' \
         -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap -device virtio-9p-pci,fsdev=host,mount_tag=host \
@@ -248,11 +255,11 @@ first_of_installed() {
     cat <<END
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 modprobe virtio_blk && modprobe ext4
-mkdir -p /layer && mount -t ext4 /dev/vda /layer && mkdir -p /layer/upper /layer/work /new || exit 1
+mkdir -p /layer /new && mount -t ext4 /dev/vda /layer && mkdir -p /layer/upper /layer/work || exit 1
 mount -t overlay -o lowerdir=/,upperdir=/layer/upper,workdir=/layer/work layer /new || exit 1
 mkdir -p /new/old
-for folder in proc sys dev run tmp guest modules; do mount --move /\$folder /new/\$folder || exit 1; done
-cd /new && pivot_root . old && cd / && umount -l /old && mount -t tmpfs none /old || exit 1
+for folder in proc sys dev run tmp guest modules layer; do mount --move /\$folder /new/\$folder || exit 1; done
+cd /new && pivot_root . old && cd / && umount -l /old || exit 1
 cd /etc/systemd/system
 [ -e /var/lib/guest ] || rm -rf ./*.wants
 mkdir -p multi-user.target.wants sysinit.target.wants && ln -sf /dev/null getty.target

@@ -29,14 +29,13 @@ says() { grep -q "$1" /run/guest/dpkg; }
 # has_version VERSION [WANTED]: dpkg has installed it, and knows what people want.
 has_version() { [ "$(dpkg-query -W -f '${Version} ${Status}' dolmen)" = "$1 ${2:-install} ok installed" ]; }
 
-# ours: every path of the system that has the name in it, but for pages that man(1) has formatted, and this checkout.
-ours() {
-    find /etc /usr /var /run -xdev -path /var/cache/man -prune -o -iname '*dolmen*' -print | sort
-    find /etc/systemd -name 'srv-tank-*'
-}
-# is_clean: nothing but the records of the pool that was not exported is left.
+# is_clean: nothing that has the name in it is left in this layer, but the records of the pool that was not exported, and pages that
+# man(1) has formatted.
 is_clean() {
-    ours | comm -13 "$keep/before" - | grep -v -e '^/var/lib/dolmen$' -e '^/run/systemd/' >/run/guest/left
+    {
+        (cd /layer/upper && find etc usr var -path var/cache/man -prune -o '(' -iname '*dolmen*' -o -name 'srv-tank-*' ')' ! -type c -print)
+        (cd / && find run -xdev -path run/systemd -prune -o -iname '*dolmen*' -print)
+    } | grep -vx var/lib/dolmen >/run/guest/left
     [ ! -s /run/guest/left ] || { echo "left: $(tr '\n' ' ' </run/guest/left)"; return 1; }
 }
 keeps_only_pools() { [ "$(ls /var/lib/dolmen | tr '\n' ' ')" = 'epochs host-id pools ' ]; }
@@ -64,7 +63,7 @@ stays() { is active "$1" && [ "$(main_of "$1")" = "$(cat "/run/guest/$1")" ]; }
 changed() { is active "$1" && [ "$(main_of "$1")" != "$(cat "/run/guest/$1")" ]; }
 enabled() { [ "$(systemctl is-enabled "$1" 2>/dev/null)" = "$2" ]; }
 
-status_of_web() { sed -n "s/^$1:[^0-9A-Za-z]*//p" "/proc/$(main_of dolmen-web.service)/status"; }
+status_of_web() { sed -n "s/^$1:[^0-9a-f]*//p" "/proc/$(main_of dolmen-web.service)/status"; }
 # The user of the package, without a capability, and under a filter of system calls.
 is_confined() {
     [ "$(ps -o user= -p "$(main_of dolmen-web.service)")" = dolmen-web ] && [ "$(status_of_web CapBnd)" = 0000000000000000 ] &&
@@ -109,7 +108,7 @@ written() { cut -d' ' -f1 "/run/guest/written-$1"; }
 goes_on() {
     stays "writer-$1.service" || { systemctl --no-pager status "writer-$1.service"; return 1; }
     before=$(written "$1")
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+    for _ in $(seq 60); do
         sleep 2
         [ "$(written "$1")" -le "$((before + 3))" ] || { echo "   | $(cat "/run/guest/written-$1")"; return 0; }
     done
@@ -134,7 +133,7 @@ occupy() {
 # --- the steps -----------------------------------------------------------------------------------------------------
 
 prepare() {
-    echo 'install ublk_drv /bin/false' >/etc/modprobe.d/guest.conf && ours >"$keep/before" && rm -f /usr/sbin/policy-rc.d && { [ ! -e /usr/bin/mandb ] || ln -sf true /usr/bin/mandb; }
+    echo 'install ublk_drv /bin/false' >/etc/modprobe.d/guest.conf && rm -f /usr/sbin/policy-rc.d && { [ ! -e /usr/bin/mandb ] || ln -sf true /usr/bin/mandb; }
 }
 
 echo "== $step, systemd $(systemctl --version | sed -n '1s/systemd //p')"

@@ -20,9 +20,10 @@ must() {
     fi
 }
 refused() { ! "$@" >/dev/null 2>&1; }
-# eventually COMMAND...: tries it for at least 30 s. systemd waits neither for the rest of a mount's step nor for its shares.
+# eventually COMMAND...: tries it for at least two minutes. A mount is complete when its shares are offered, and tools of Samba are slow
+# where they are emulated.
 eventually() {
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+    for _ in $(seq 60); do
         "$@" && return 0
         sleep 2
     done
@@ -39,7 +40,7 @@ volume() {
     # A machine that is emulated on a busy one refuses it at first, because tools answer late.
     must "a volume of $3 is made" eventually "$bin" volume create "tank/$1" --size "$2" --for files --fs "$3"
     must 'it is mounted' is_mounted "$1"
-    must 'systemd knows its mount unit' is active "srv-tank-$1.mount"
+    must 'systemd knows its mount unit' eventually is active "srv-tank-$1.mount"
     must 'a file is written' sh -c 'echo "kept in $1" >"/srv/tank/$1/file" && sync -f "/srv/tank/$1/file"' sh "$1"
 }
 # holds VOLUME FILE-SYSTEM: its file, on the file system that it was made with.

@@ -89,7 +89,7 @@ first)
 healthy | degraded)
     for name in home media docs; do
         must "the volume $name is mounted" is_mounted "$name"
-        must 'its mount unit is active' is active "srv-tank-$name.mount"
+        must 'its mount unit is active' eventually is active "srv-tank-$name.mount"
         must 'its file is there' holds "$name" "$(type_of "$name")"
     done
     is_shared
