@@ -146,7 +146,7 @@ build() {
 # --- the machine ---------------------------------------------------------------------------------------------------
 
 # handed_over: settings of the scripts that this machine's environment has, as words of a shell.
-handed_over() { env | sed -n "s/^\(DOLMEN_\(KERNEL\|MEMORY\)_[A-Z_]*=\)\([A-Za-z0-9._-]*\)\$/\1\3/p" | tr '\n' ' '; }
+handed_over() { env | sed -n "s/^\(DOLMEN_\(KERNEL\|MEMORY\)_[A-Z_]*=\)\([A-Za-z0-9,._-]*\)\$/\1\3/p" | tr '\n' ' '; }
 
 # machine OUT WORD...: starts a machine that shows this folder as /guest, with words for qemu, and prints its log. Leaves with the
 # status that the machine wrote there.
