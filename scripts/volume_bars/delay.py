@@ -18,14 +18,15 @@ class Disks:
 
     def __init__(self):
         self.servers = {}
+        self.loops = []
 
     def loop_over(self, file, *options):
         """Makes a loop device over a file, with words for losetup; several over one file are parts of one disk. Returns its path."""
         if file not in self.servers:
             self.servers[file] = self.begin(file)
         loop = rig.loop_over(late(file), *options)
-        with open(f"/sys/block/{os.path.basename(loop)}/queue/write_cache", "w", encoding="utf-8") as cache:
-            cache.write("write through")
+        self.loops.append(loop)
+        set_write_cache(loop, "write through")
         return loop
 
     @staticmethod
@@ -70,6 +71,15 @@ class Disks:
             if server.wait(60) != 0:
                 rig.fail(f"the server of {file} ended with {server.returncode}")
             os.unlink(late(file))
+        # The kernel keeps the word with the number of the device, whatever file is under it next.
+        for loop in self.loops:
+            set_write_cache(loop, "write back")
+
+
+def set_write_cache(loop, word):
+    """Tells the kernel whether a device has a write cache that flushes empty."""
+    with open(f"/sys/block/{os.path.basename(loop)}/queue/write_cache", "w", encoding="utf-8") as cache:
+        cache.write(word)
 
 
 def late(file):

@@ -27,6 +27,9 @@ const FLAG_AUTOCLEAR: u32 = 4;
 const FLAG_PARTITIONS: u32 = 8;
 const FLAG_DIRECT_IO: u32 = 16;
 
+/// What `queue/write_cache` says of a device that is given no flushes, and of one that is.
+const WRITE_THROUGH: &str = "write through";
+const WRITE_BACK: &str = "write back";
 /// How often a free device is looked for when others take it first.
 const TRIES_MAX: usize = 64;
 /// The largest request that a loop device makes, in KiB: what one FUSE request carries at most.
@@ -94,6 +97,12 @@ pub enum LoopError {
         device: PathBuf,
         /// The sector that was asked for.
         block_bytes: u32,
+    },
+    /// The device passes no flushes on: what programs synced would be lost with the power.
+    #[error("{} passes no flushes on, and cannot be told to: its queue/write_cache in /sys/block says \"{WRITE_THROUGH}\"; write \"{WRITE_BACK}\" there, and attach again", device.display())]
+    WithoutFlushes {
+        /// The device.
+        device: PathBuf,
     },
     /// Something else.
     #[error("{doing} {}: {source}", device.display())]
@@ -242,10 +251,14 @@ impl LoopDevice {
             Err(error) => return Err(self.error("configuring", error)),
         }
         drop(open);
-        if self.is_direct() {
+        let passes_flushes = plan.access == Access::ReadOnly || pass_flushes(&self.sysfs("queue/write_cache"));
+        if self.is_direct() && passes_flushes {
             return Ok(true);
         }
         self.clear()?;
+        if !passes_flushes {
+            return Err(LoopError::WithoutFlushes { device: self.path() });
+        }
         Err(LoopError::NotDirect { device: self.path(), block_bytes: plan.sector_bytes })
     }
 
@@ -377,9 +390,35 @@ impl LoopDevice {
     }
 }
 
+/// Has a device pass flushes on; false if it does not. Somebody may have switched its write cache off when another file was under it, and
+/// the kernel remembers that with the number of the device.
+fn pass_flushes(write_cache: &Path) -> bool {
+    let is_off = || fs::read_to_string(write_cache).is_ok_and(|text| text.trim() == WRITE_THROUGH);
+    if is_off()
+        && let Err(error) = fs::write(write_cache, WRITE_BACK)
+    {
+        tracing::warn!(file = %write_cache.display(), %error, "a loop device passes no flushes on");
+    }
+    !is_off()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Scenario: a device whose write cache was switched off, one that passes flushes on, and one of a kernel that does not say.
+    #[test]
+    fn a_device_is_told_to_pass_flushes_on() {
+        let file = std::env::temp_dir().join(format!("dolmen-write-cache-{}", std::process::id()));
+        for text in ["write through\n", "write back\n"] {
+            fs::write(&file, text).unwrap();
+            assert!(pass_flushes(&file), "{text}");
+            assert_eq!(fs::read_to_string(&file).unwrap().trim(), WRITE_BACK);
+        }
+        fs::remove_file(&file).unwrap();
+        assert!(pass_flushes(&file));
+        assert!(!file.exists(), "a file was made in place of an attribute");
+    }
 
     fn plan_of(file: &fs::File) -> Plan<'_> {
         let tag = Tag([0; 64]);

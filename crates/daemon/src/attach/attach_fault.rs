@@ -48,7 +48,9 @@ pub(crate) fn mount_fault(error: &MountError) -> ErrorBody {
 
 pub(crate) fn loop_fault(error: &LoopError) -> ErrorBody {
     let code = match error {
-        LoopError::NoLoop { .. } | LoopError::NotDirect { .. } => ErrorCode::Missing,
+        LoopError::NoLoop { .. } | LoopError::NotDirect { .. } | LoopError::WithoutFlushes { .. } => {
+            ErrorCode::Missing
+        }
         LoopError::NotPermitted { .. } => ErrorCode::Permission,
         LoopError::Contended => ErrorCode::Busy,
         LoopError::Failed { .. } => ErrorCode::Io,
