@@ -44,8 +44,8 @@ fn a_volume_of_another_host_is_held_until_its_place_is_accepted() {
     move_to_host(&mut rig, '2');
     let orders = rig.orders("make") + rig.orders("mount");
     let imported = import(&rig, false);
-    assert!(imported["warnings"].to_string().contains("dolmen volume mount --mount"), "{imported}");
     is_held(&rig, orders);
+    assert!(imported["warnings"].to_string().contains("dolmen volume mount --mount"), "{imported}");
     rig.stop();
     rig.start();
     is_held(&rig, orders);
