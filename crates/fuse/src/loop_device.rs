@@ -251,7 +251,8 @@ impl LoopDevice {
             Err(error) => return Err(self.error("configuring", error)),
         }
         drop(open);
-        let passes_flushes = plan.access == Access::ReadOnly || pass_flushes(&self.sysfs("queue/write_cache"));
+        let passes_flushes =
+            plan.access == Access::ReadOnly || pass_flushes(&self.sysfs("queue/write_cache"));
         if self.is_direct() && passes_flushes {
             return Ok(true);
         }
@@ -408,7 +409,7 @@ mod tests {
 
     /// Scenario: a device whose write cache was switched off, one that passes flushes on, and one of a kernel that does not say.
     #[test]
-    fn a_device_is_told_to_pass_flushes_on() {
+    fn a_device_is_set_to_pass_flushes_on() {
         let file = std::env::temp_dir().join(format!("dolmen-write-cache-{}", std::process::id()));
         for text in ["write through\n", "write back\n"] {
             fs::write(&file, text).unwrap();
