@@ -253,11 +253,10 @@ remove_refused() {
     ! dpkg_inside --remove dolmen && dpkg_says 'dolmen is not removed: busy.mount cannot be unmounted' && inside dpkg -s dolmen >/dev/null &&
         is_kept
 }
-# The console that somebody has enabled runs, and no stop of it was asked for; where it has ended nevertheless, it begins again.
+# The console that somebody has enabled runs, and no stop of it was asked for.
 enable_web() { sh_inside ': >/run/web.enabled; : >/run/web.active'; }
 web_runs() { inside test -e /run/web.active; }
 web_was_kept() { web_runs && ! was_asked 'stop dolmen-web'; }
-web_begins_again() { inside rm -f /run/web.active && remove_refused && web_runs; }
 remove_package() {
     : >"$logs/dpkg.log"
     dpkg_inside --remove dolmen
@@ -356,7 +355,6 @@ must 'a volume that is in use' put_units busy.mount
 must 'somebody has enabled the console' enable_web
 must 'the package is not removed below it' remove_refused
 must 'the console goes on, and with it the alerts' web_was_kept
-must 'one that has ended begins again' web_begins_again
 must 'it is not in use any more' sh_inside 'cd /etc/systemd/system && mv busy.mount idle.mount && rm dolmend.service.wants/busy.mount && ln -s ../idle.mount dolmend.service.wants/'
 must 'removed' remove_package
 must 'the daemon has ended' has_ended
