@@ -7,8 +7,8 @@ import { diskActions } from './disk_actions.js';
 import { h } from './dom.js';
 import { diskKey, latencies, median, points, recent } from './figures.js';
 import { bytes, count, diskName, duration, latency, percent, rate, words } from './format.js';
-import { lines } from './chart.js';
 import { diskOf, live, poolOf, pools } from './live.js';
+import { latencyChart, throughput } from './load_charts.js';
 import { action, card, empty, facts, health, pageHead, pill, table } from './parts.js';
 import { addDisks } from './wizard_add.js';
 import { replaceDisk } from './wizard_replace.js';
@@ -263,25 +263,8 @@ function detail(poolName, slot) {
                 ['Busy', percent(rates.busy, 1)],
               )
             : null,
-          lines({
-            history,
-            title: 'Throughput',
-            isBinary: true,
-            show: rate,
-            series: [
-              { name: 'read', kind: 'read', field: 'readBytes' },
-              { name: 'write', kind: 'write', field: 'writeBytes' },
-            ],
-          }),
-          lines({
-            history,
-            title: 'Latency',
-            show: latency,
-            series: [
-              { name: '50 %', kind: 'p50', field: 'p50' },
-              { name: '99 %', kind: 'p99', field: 'p99' },
-            ],
-          }),
+          throughput(history),
+          latencyChart(history, ['p50', 'p99']),
         ),
       ),
       h(

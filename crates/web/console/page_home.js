@@ -1,12 +1,12 @@
 // Home: whether all is well, how full the pools are, what is being done, and what happened last.
 
 import { can } from './api.js';
-import { lines } from './chart.js';
 import { diskHealth } from './disk_health.js';
 import { h, prose } from './dom.js';
 import { points } from './figures.js';
-import { bytes, count, day, diskName, duration, percent, plural, rate } from './format.js';
+import { bytes, day, diskName, duration, percent, plural } from './format.js';
 import { live, now, openJobs, pools, uptime } from './live.js';
+import { requests, throughput } from './load_charts.js';
 import { card, eventList, health, jobView, poolBar } from './parts.js';
 
 // The sentence of the finding `pool_filling`, as the daemon says it.
@@ -163,25 +163,8 @@ export function view() {
               'section',
               { class: 'card' },
               h('h2', null, 'Load of all spaces'),
-              lines({
-                history: all,
-                title: 'Throughput',
-                isBinary: true,
-                show: rate,
-                series: [
-                  { name: 'read', kind: 'read', field: 'readBytes' },
-                  { name: 'write', kind: 'write', field: 'writeBytes' },
-                ],
-              }),
-              lines({
-                history: all,
-                title: 'Requests',
-                show: (value) => `${count(value)}/s`,
-                series: [
-                  { name: 'read', kind: 'read', field: 'readIo' },
-                  { name: 'write', kind: 'write', field: 'writeIo' },
-                ],
-              }),
+              throughput(all),
+              requests(all),
               h('p', null, h('a', { href: '#/performance' }, 'Performance')),
             )
           : null,

@@ -6,6 +6,7 @@ import { diskKey, points, poolKey, recent, spaceKey } from './figures.js';
 import { ago, bytes, command, count, diskName, latency, percent, rate } from './format.js';
 import { SPANS, chartPoints, historyOf } from './history.js';
 import { diskOf, live, pools } from './live.js';
+import { latencyChart, requests, slowest, throughput } from './load_charts.js';
 import { commandLine } from './dialog.js';
 import { card, pageHead, table } from './parts.js';
 import { redraw } from './redraw.js';
@@ -40,35 +41,9 @@ function charts(key, name) {
     h(
       'div',
       { class: 'charts' },
-      lines({
-        history,
-        title: 'Throughput',
-        isBinary: true,
-        show: rate,
-        series: [
-          { name: 'read', kind: 'read', field: 'readBytes' },
-          { name: 'write', kind: 'write', field: 'writeBytes' },
-        ],
-      }),
-      lines({
-        history,
-        title: 'Requests',
-        show: (value) => `${count(value)}/s`,
-        series: [
-          { name: 'read', kind: 'read', field: 'readIo' },
-          { name: 'write', kind: 'write', field: 'writeIo' },
-        ],
-      }),
-      lines({
-        history,
-        title: 'Latency of reads and writes',
-        show: latency,
-        series: [
-          { name: '50 %', kind: 'p50', field: 'p50' },
-          { name: '95 %', kind: 'p95', field: 'p95' },
-          { name: '99 %', kind: 'p99', field: 'p99' },
-        ],
-      }),
+      throughput(history),
+      requests(history),
+      latencyChart(history, ['p50', 'p95', 'p99'], 'Latency of reads and writes'),
     ),
   );
 }
@@ -96,11 +71,7 @@ function historyCharts(key, name, seconds) {
     gapMs: document.step_s * 2500,
     text: ago(0, seconds),
   };
-  const chart = (more) => lines({ history: chartPoints(document), span, ...more });
-  const pair = (read, written) => [
-    { name: 'read', kind: 'read', field: read },
-    { name: 'write', kind: 'write', field: written },
-  ];
+  const history = chartPoints(document);
   const used = [{ name: 'used', kind: 'p50', field: 'used' }];
   if (subject.of === 'pool') used.push({ name: 'in write caches', kind: 'p99', field: 'waiting' });
   return card(
@@ -110,10 +81,10 @@ function historyCharts(key, name, seconds) {
     h(
       'div',
       { class: 'charts' },
-      chart({ title: 'Throughput', isBinary: true, show: rate, series: pair('readBytes', 'writeBytes') }),
-      chart({ title: 'Requests', show: (value) => `${count(value)}/s`, series: pair('readIo', 'writeIo') }),
-      chart({ title: '99 % were done within', show: latency, series: pair('readP99', 'writeP99') }),
-      chart({ title: 'Room', isBinary: true, show: bytes, series: used }),
+      throughput(history, span),
+      requests(history, span),
+      slowest(history, span),
+      lines({ history, span, title: 'Room', isBinary: true, show: bytes, series: used }),
     ),
     commandLine(
       command(

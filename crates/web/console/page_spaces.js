@@ -1,7 +1,7 @@
 // Spaces: what they hold and promise, how they are protected, how fast they answer; and the trash.
 
 import { known } from './api.js';
-import { bar, lines } from './chart.js';
+import { bar } from './chart.js';
 import { propose } from './dialog.js';
 import { h } from './dom.js';
 import { points, recent, spaceKey } from './figures.js';
@@ -20,6 +20,7 @@ import {
   survives,
 } from './format.js';
 import { openJobs, poolOf, pools, spaceOf, spaces } from './live.js';
+import { latencyChart, throughput } from './load_charts.js';
 import { action, card, empty, facts, health, jobView, pageHead, pill, reasons, table } from './parts.js';
 import { spaceActions } from './space_actions.js';
 import { newSpace } from './wizard_space.js';
@@ -265,26 +266,8 @@ function detail(poolName, name) {
         null,
         card(
           'Live load',
-          lines({
-            history,
-            title: 'Throughput',
-            isBinary: true,
-            show: rate,
-            series: [
-              { name: 'read', kind: 'read', field: 'readBytes' },
-              { name: 'write', kind: 'write', field: 'writeBytes' },
-            ],
-          }),
-          lines({
-            history,
-            title: 'Latency',
-            show: latency,
-            series: [
-              { name: '50 %', kind: 'p50', field: 'p50' },
-              { name: '95 %', kind: 'p95', field: 'p95' },
-              { name: '99 %', kind: 'p99', field: 'p99' },
-            ],
-          }),
+          throughput(history),
+          latencyChart(history, ['p50', 'p95', 'p99']),
         ),
       ),
       h(
