@@ -426,6 +426,44 @@ mod tests {
         Plan { file: file.as_fd(), tag, access: Access::ReadWrite, sector_bytes: 512, read_ahead_kib: 128 }
     }
 
+    /// Scenario: somebody switched the write cache of a device off, when another file was under it. The device has a number of its own
+    /// here, so that nobody else gets it so.
+    #[test]
+    fn a_device_that_is_taken_passes_flushes_on() {
+        const CONTROL_ADD: libc::c_ulong = 0x4C80;
+        const CONTROL_REMOVE: libc::c_ulong = 0x4C81;
+        let number = 700_000 + std::process::id() % 100_000;
+        let device = LoopDevice { number };
+        let Ok(control) = fs::File::open(CONTROL) else {
+            println!("skipped: no {CONTROL}");
+            return;
+        };
+        if ioctl(control.as_fd(), CONTROL_ADD, number.into()).is_err() {
+            println!("skipped: no loop device can be added");
+            return;
+        }
+        let path = std::env::temp_dir().join(format!("dolmen-flushes-{number}"));
+        let options = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let file = fs::File::from(rustix::fs::open(&path, options, Mode::RUSR | Mode::WUSR).unwrap());
+        file.set_len(1 << 20).unwrap();
+        let write_cache = device.sysfs("queue/write_cache");
+        let read = || fs::read_to_string(&write_cache).unwrap_or_default().trim().to_owned();
+        let switched_off = fs::write(&write_cache, WRITE_THROUGH);
+        let taken = device.take(&plan_of(&file));
+        let found = read();
+        let cleared = device.clear();
+        let removed = ioctl(control.as_fd(), CONTROL_REMOVE, number.into());
+        fs::remove_file(path).unwrap();
+        match taken {
+            Ok(true) if switched_off.is_ok() => {
+                assert_eq!(found, WRITE_BACK, "what programs sync may be lost")
+            }
+            other => println!("skipped: {other:?}, {switched_off:?}"),
+        }
+        assert_eq!(cleared.unwrap(), Cleared::Done);
+        removed.unwrap();
+    }
+
     #[test]
     fn a_number_that_somebody_took_is_not_ours_any_more() {
         // Scenario: a device is cleared while somebody has it open for a moment, closes it, so that it goes, and takes its
