@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -22,6 +23,8 @@ use crate::limits::{Matter, RateKey, network_of};
 
 /// How long a body may take to arrive.
 const BODY_LIMIT: Duration = Duration::from_secs(10);
+/// How long the body of a refused request may take.
+const REFUSED_BODY_LIMIT: Duration = Duration::from_secs(2);
 /// How long a request may take, but for the live data.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 /// How long a request waits for others to end.
@@ -65,9 +68,12 @@ pub(super) async fn guard(
     let line = format!("{} {}", request.method(), request.uri().path());
     let is_change = request.method() == Method::POST;
     let answer = async {
-        let request = match admit(&app, client, request).await {
-            Ok(request) => request,
+        let (mut parts, body) = request.into_parts();
+        let mut body = Some(body);
+        let request = match admit(&app, client, &mut parts, &mut body).await {
+            Ok(body) => Request::from_parts(parts, body),
             Err(refusal) => {
+                pass_over(body).await;
                 if is_change || refusal.status == StatusCode::UNAUTHORIZED {
                     app.audit.note_access(&Entry::new(line.clone(), refusal.outcome()).from(client.address));
                 }
@@ -107,18 +113,24 @@ pub(super) async fn guard(
     response
 }
 
-async fn admit(app: &Shared, client: Client, request: Request) -> Result<Request, Refusal> {
-    let method = request.method().clone();
+/// Checks a request, and returns its body. What is refused before that leaves it where it is.
+async fn admit(
+    app: &Shared,
+    client: Client,
+    parts: &mut Parts,
+    body: &mut Option<Body>,
+) -> Result<Body, Refusal> {
+    let method = parts.method.clone();
     if ![Method::GET, Method::HEAD, Method::POST].contains(&method) {
         let message = format!("requests are GET, HEAD or POST, and {method} was sent; nothing was changed");
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::BadRequest, message));
     }
-    if request.uri().path_and_query().is_some_and(|path| path.as_str().len() > URI_BYTES_MAX) {
+    if parts.uri.path_and_query().is_some_and(|path| path.as_str().len() > URI_BYTES_MAX) {
         let message = format!("the path has more than {URI_BYTES_MAX} bytes; nothing was changed");
         return Err(Refusal::new(StatusCode::URI_TOO_LONG, ErrorCode::BadRequest, message));
     }
     // Before anything that takes work: whoever sends too much is refused cheaply.
-    let identity = identify(app, request.headers());
+    let identity = identify(app, &parts.headers);
     let key = match &identity {
         Ok(identity) => key_of(identity, client),
         Err(_) => RateKey::Network(network_of(client.address)),
@@ -127,8 +139,7 @@ async fn admit(app: &Shared, client: Client, request: Request) -> Result<Request
         return Err(Refusal::too_many("too many requests a second; nothing was changed", 1));
     }
     let identity = identity?;
-    let (mut parts, body) = request.into_parts();
-    let body = if method == Method::POST {
+    let read = if method == Method::POST {
         check_same_site(&parts.headers)?;
         check_kind(&parts.headers)?;
         Body::from(read(&parts.headers, body).await?)
@@ -137,7 +148,15 @@ async fn admit(app: &Shared, client: Client, request: Request) -> Result<Request
         Body::empty()
     };
     parts.extensions.insert(identity);
-    Ok(Request::from_parts(parts, body))
+    Ok(read)
+}
+
+/// Reads the body of a request that was refused, if it is short and comes soon: a client that is still sending it would find the
+/// connection ended, and not the answer.
+async fn pass_over(body: Option<Body>) {
+    let Some(body) = body else { return };
+    let mut body = Limited::new(body, REQUEST_BYTES_MAX);
+    let _ = timeout(REFUSED_BODY_LIMIT, async { while let Some(Ok(_)) = body.frame().await {} }).await;
 }
 
 /// Returns whose requests are counted together.
@@ -180,13 +199,14 @@ fn check_kind(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Reads a body that is short and comes soon.
-async fn read(headers: &HeaderMap, body: Body) -> Result<axum::body::Bytes, Refusal> {
+async fn read(headers: &HeaderMap, body: &mut Option<Body>) -> Result<axum::body::Bytes, Refusal> {
     let too_long = || {
         let message = format!("the body has more than {REQUEST_BYTES_MAX} bytes; nothing was changed");
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::BadRequest, message)
     };
     let declared =
         headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let body = body.take().unwrap_or_default();
     if declared.is_some_and(|declared| declared > REQUEST_BYTES_MAX) {
         return Err(too_long());
     }

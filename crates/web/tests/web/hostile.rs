@@ -75,6 +75,35 @@ fn a_body_above_the_limit_is_refused() {
     assert!(daemon.take().iter().all(|seen| seen.line == "POST /v1/pools/tank/scrub"));
 }
 
+/// Scenario: requests that are refused for their head: without a token, from a page of another site, of another kind. Each sends its body
+/// a while after the head, in one piece and in two. It finds the refusal, and the connection serves the next request.
+#[test]
+fn a_refusal_reaches_a_client_that_is_still_sending() {
+    let web = Web::alone();
+    let token = web.token("t", "admin");
+    let json = "content-type: application/json\r\n";
+    for (headers, status) in [
+        (format!("{json}dolmen-request: 1\r\n"), 401),
+        (format!("{token}{json}"), 403),
+        (format!("{token}content-type: text/plain\r\ndolmen-request: 1\r\n"), 415),
+    ] {
+        let mut stream = web.connect();
+        let head = format!(
+            "POST /api/v1/pools/tank/scrub HTTP/1.1\r\nhost: h\r\n{headers}content-length: 4\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        for part in ["{ ", " }"] {
+            #[allow(clippy::disallowed_methods, reason = "the body comes when the head has been answered")]
+            std::thread::sleep(Duration::from_millis(100));
+            stream.write_all(part.as_bytes()).unwrap();
+        }
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").unwrap();
+        let found = String::from_utf8_lossy(&rest_of(&mut stream)).into_owned();
+        assert!(found.starts_with(&format!("HTTP/1.1 {status} ")), "{found:.200}");
+        assert!(found.contains("HTTP/1.1 200 "), "the next request is served: {found:.300}");
+    }
+}
+
 /// Scenario: heads that are no request, or too long. The connection ends, and the server goes on.
 #[test]
 fn heads_that_are_no_request_end_the_connection() {
