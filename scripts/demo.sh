@@ -179,15 +179,10 @@ share_server_begins() {
         printf '%s\n%s\n' "$share_password" "$share_password" |
             privileged smbpasswd -c "$run/smb.conf" -s -a "$share_user" >>"$logs/samba.log" 2>&1 || return 1
         # shellcheck disable=SC2046 # a list of words
-        begin -- $(rights) smbd -s "$run/smb.conf" -F --no-process-group >>"$logs/samba.log" 2>&1 </dev/null
+        begin helpers "$run/smb.conf" -- $(rights) smbd -s "$run/smb.conf" -F --no-process-group >>"$logs/samba.log" 2>&1 </dev/null
         share_pid=$!
         share_started=$(start_time "$share_pid")
-        if eventually 10 share_client -L 127.0.0.1; then
-            # The listing has started helpers of Samba in a session of their own, which survive the server.
-            share_helper=$(privileged cat "$run/samba/pid/samba-dcerpcd.pid" 2>/dev/null | tr -dc 0-9)
-            [ -z "$share_helper" ] || note session "$share_helper $(start_time "$share_helper")"
-            return 0
-        fi
+        ! eventually 10 share_client -L 127.0.0.1 || return 0
         ! is_process "$share_pid" "$share_started" || send TERM "$share_pid"
     done
     return 1
@@ -203,7 +198,8 @@ share_refuses() { ! share_client //127.0.0.1/docs -c "put \"$run/smb.conf\" firs
 share_is_gone() { ! share_client //127.0.0.1/docs -c ls; }
 share_server_ends() {
     send TERM "$share_pid" && wait "$share_pid"
-    [ -z "$share_helper" ] || send TERM "$share_helper"
+    # What the listing has started survives the server.
+    end_those helpers_of "$run/smb.conf"
     ! is_process "$share_pid" "$share_started"
 }
 

@@ -85,6 +85,7 @@ note() { printf '%s %s\n' "$1" "$2" >>"$state/record"; }
 #   link PATH      symbolic links in a folder of /dev, and the folder
 #   cgroup FOLDER  a control group whose processes are ended before
 #   mapped NAME    a device of the device mapper
+#   helpers FILE   programs that servers of Samba start in sessions of their own, by their configuration
 #   nested FOLDER  another state directory
 #   setting VALUE FILE   a setting of the kernel's, which gets its value back
 begin() { setsid sh "$scripts/recorded.sh" "$state" "$owner" "$@" & }
@@ -139,6 +140,7 @@ undo_line() {
     [ "$undo_boot" = "$(boot_id)" ] || return 0
     case $undo_kind in
     session) undo_session "$undo_what" ;;
+    helpers) end_those helpers_of "$undo_what" ;;
     mount) undo_mount "$undo_what" "$1" ;;
     loop) undo_loops "$undo_what" ;;
     below) undo_below "$undo_what" "$1" ;;
@@ -179,15 +181,29 @@ undo_session() {
         unpacks "$session_pid" "$session_start" || break
         sleep 0.1
     done
-    for session_try in $(seq 0 120); do
-        session_members=$(members "$session_pid" "$session_start")
-        [ -n "$session_members" ] || return 0
-        session_signal=
-        [ "$session_try" -ne 0 ] || session_signal=TERM
-        [ "$session_try" -lt 50 ] || session_signal=KILL
-        if [ -n "$session_signal" ]; then
+    end_those members "$session_pid" "$session_start"
+}
+
+# helpers_of FILE: the programs that Samba started with that configuration, which no session of ours has.
+helpers_of() {
+    for helpers_words in /proc/[0-9]*/cmdline; do
+        { tr '\0' '\n' <"$helpers_words" | grep -qxF -e "--configfile=$1"; } 2>/dev/null || continue
+        helpers_pid=${helpers_words#/proc/}
+        echo "${helpers_pid%/cmdline}"
+    done
+}
+
+# end_those FUNCTION [WORD]...: asks the processes that the function names to end, then ends them.
+end_those() {
+    for end_try in $(seq 0 120); do
+        end_pids=$("$@")
+        [ -n "$end_pids" ] || return 0
+        end_signal=
+        [ "$end_try" -ne 0 ] || end_signal=TERM
+        [ "$end_try" -lt 50 ] || end_signal=KILL
+        if [ -n "$end_signal" ]; then
             # shellcheck disable=SC2086 # a list of pids
-            send "$session_signal" $session_members || :
+            send "$end_signal" $end_pids || :
         fi
         sleep 0.1
     done
