@@ -142,7 +142,7 @@ start_without_others() {
     mkdir -p "$second/daemon" "$second/dev"
     # shellcheck disable=SC2046 # a list of words
     begin below "$second/daemon" -- $(rights) env DOLMEN_NODES="null zero random urandom $*" unshare -m \
-        sh -c "$alone" "$second/dev" "$bin" daemon --state "$second/daemon" --socket "$second/api" --links "$second/links" --named-only >>"$logs/second.log" 2>&1
+        sh "$root/scripts/apart.sh" sh -c "$alone" "$second/dev" "$bin" daemon --state "$second/daemon" --socket "$second/api" --links "$second/links" --named-only >>"$logs/second.log" 2>&1
     second_pid=$!
     eventually 20 second_answers
 }

@@ -80,7 +80,7 @@ is_profile() { apparmor_parser -Q --skip-kernel-load --skip-cache packaging/dolm
 begin_system() {
     mkdir -p "$layer" "$disks" || return 1
     # shellcheck disable=SC2016,SC2046 # the inner shell expands it; a list of words
-    begin -- $(root_words) unshare --mount --pid --fork --kill-child sh -c '
+    begin -- $(root_words) unshare --mount --pid --fork --kill-child sh "$root/scripts/apart.sh" sh -c '
         kind=$1 layer=$2 made=$3 disks=$4
         system=$layer/system
         mount -t tmpfs -o mode=755 tmpfs "$layer" && mkdir "$layer/upper" "$layer/work" "$system" || exit 1

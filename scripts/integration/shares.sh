@@ -42,6 +42,6 @@ fi
 started=$(now)
 # shellcheck disable=SC2046,SC2086 # lists of words
 attend below "$run" -- $(rights) unshare -n -m -p -f --kill-child --mount-proc --propagation private \
-    python3 -B "$root/scripts/integration/shares_client.py" "$worker_bin" "$run" "$logs/servers.log" $parts ||
+    sh "$root/scripts/apart.sh" python3 -B "$root/scripts/integration/shares_client.py" "$worker_bin" "$run" "$logs/servers.log" $parts ||
     fail 'the shares'
 say "$script: $(($(now) - started)) s after the build"

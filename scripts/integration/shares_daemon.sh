@@ -35,7 +35,7 @@ missing_of smbtorture && { skip "$script: smbtorture (it is not installed)"; dro
 missing_of tc nsenter && { skip "$script: a copy over a shaped link (missing:$missing)"; drop copy; }
 # shellcheck disable=SC2046,SC2086 # lists of words
 attend below "$run" -- $(rights) unshare -n -m -p -f --kill-child --mount-proc --propagation private \
-    python3 -B "$root/scripts/integration/shares_daemon_client.py" "$bin" "$run" "$logs/servers.log" \
+    sh "$root/scripts/apart.sh" python3 -B "$root/scripts/integration/shares_daemon_client.py" "$bin" "$run" "$logs/servers.log" \
     $parts $wanted ||
     fail 'the shares'
 say "$script: $(($(now) - started)) s after the build"
