@@ -16,13 +16,14 @@ SLOWER = 1.5
 
 
 def fill(count):
-    """Writes files of 4 to 64 KiB, every second of them a copy of an earlier one."""
+    """Writes files of 4 to 64 KiB, each power of two half as often as the one before, and every second of them a copy of the last."""
     draw = random.Random(1)
     for number in range(count):
         folder = os.path.join(rig.MNT, "files", f"{number // 1000:04}")
         os.makedirs(folder, exist_ok=True)
-        content = random.Random(number // 2).randbytes(draw.randrange(4, 65) << 10 if number % 2 == 0 else length)
-        length = len(content)
+        if number % 2 == 0:
+            powers = range(12, 17)
+            content = draw.randbytes(1 << draw.choices(powers, [2 ** -power for power in powers])[0])
         with open(os.path.join(folder, f"{number:07}"), "wb") as file:
             file.write(content)
     rig.run("sync", "-f", rig.MNT)
@@ -79,7 +80,7 @@ def main():
     """Measures them."""
     rig.need("fio")
     count = rig.setting("files")
-    rig.need_room(count * (36 << 10) * 2)
+    rig.need_room(count * (11 << 10) * 2)
     pool = rig.Pool()
     volume = pool.volume(purpose="files", size="64G")
     watch = rig.Stopwatch()
