@@ -1,4 +1,4 @@
-//! The arena: a region of memory cut into frames of three sizes, each with a count of its handles.
+//! The arena: a region of memory cut into frames of four sizes, each with a count of its handles.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
@@ -12,12 +12,14 @@ use std::task::{Context, Poll, Waker};
 use crate::handle::Buffer;
 use crate::{ALIGN_BYTES, FRAME_BYTES_MAX};
 
-const CLASS_BYTES: [usize; 3] = [4096, 64 * 1024, FRAME_BYTES_MAX];
+const CLASS_BYTES: [usize; 4] = [4096, 2 * 4096, 64 * 1024, FRAME_BYTES_MAX];
+/// Frames of 4 KiB for which an arena has one of 8 KiB.
+const SMALL_PER_DOUBLE: usize = 16;
 
 /// How many frames of each size an arena holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArenaConfig {
-    /// Frames of 4 KiB.
+    /// Frames of 4 KiB; beside them there is a sixteenth as many of 8 KiB.
     pub small_count: usize,
     /// Frames of 64 KiB.
     pub medium_count: usize,
@@ -29,8 +31,8 @@ impl ArenaConfig {
     /// Enough for tests and tools: about 20 MiB.
     pub const MODEST: Self = Self { small_count: 512, medium_count: 32, large_count: 16 };
 
-    fn counts(&self) -> [usize; 3] {
-        [self.small_count, self.medium_count, self.large_count]
+    fn counts(&self) -> [usize; 4] {
+        [self.small_count, self.small_count / SMALL_PER_DOUBLE, self.medium_count, self.large_count]
     }
 
     /// The memory that an arena of this configuration takes.
@@ -62,7 +64,7 @@ struct Class {
 pub(crate) struct Region {
     memory: NonNull<u8>,
     layout: Layout,
-    classes: [Class; 3],
+    classes: [Class; CLASS_BYTES.len()],
     waiting: RefCell<Vec<Waker>>,
     counters: Cell<ArenaCounters>,
 }
@@ -185,17 +187,30 @@ impl Arena {
     pub fn try_take(&self, len: usize) -> Option<Buffer> {
         assert!(len > 0 && len <= FRAME_BYTES_MAX, "a buffer has 1 to {FRAME_BYTES_MAX} bytes, not {len}");
         let len_stored = u32::try_from(len).ok()?;
-        for (class, index) in self.region.classes.iter().zip(0u8..) {
-            if class.frame_bytes < len {
-                continue;
-            }
-            let Some(frame) = class.free.borrow_mut().pop() else { continue };
-            let place = Place { class: index, frame, start: 0, len: len_stored };
-            self.region.retain(place);
-            self.region.count(|counters| counters.takes += 1);
-            return Some(Buffer::from_place(Rc::clone(&self.region), place));
-        }
-        None
+        let mut of_size = self.region.classes.iter().zip(0u8..).filter(|(class, _)| class.frame_bytes >= len);
+        of_size.find_map(|(class, index)| self.lend(class, index, len_stored))
+    }
+
+    /// Lends `len` contiguous bytes of the frames that fit them best, or `None` when all of those are in use. For memory that saves
+    /// work and that nobody has to have: it keeps no larger frame from those who wait for one.
+    ///
+    /// # Panics
+    /// As [`try_take`](Self::try_take).
+    #[must_use]
+    pub fn try_take_fitting(&self, len: usize) -> Option<Buffer> {
+        assert!(len > 0 && len <= FRAME_BYTES_MAX, "a buffer has 1 to {FRAME_BYTES_MAX} bytes, not {len}");
+        let len_stored = u32::try_from(len).ok()?;
+        let (class, index) =
+            self.region.classes.iter().zip(0u8..).find(|(class, _)| class.frame_bytes >= len)?;
+        self.lend(class, index, len_stored)
+    }
+
+    fn lend(&self, class: &Class, index: u8, len: u32) -> Option<Buffer> {
+        let frame = class.free.borrow_mut().pop()?;
+        let place = Place { class: index, frame, start: 0, len };
+        self.region.retain(place);
+        self.region.count(|counters| counters.takes += 1);
+        Some(Buffer::from_place(Rc::clone(&self.region), place))
     }
 
     /// Lends `len` contiguous bytes, of an arena of their own where every frame is in use. For memory that has to be had at once and
@@ -215,7 +230,7 @@ impl Arena {
     #[must_use]
     pub fn made(len: usize) -> Buffer {
         let fits = CLASS_BYTES.map(|frame_bytes| frame_bytes >= len);
-        let [small, medium, _] = fits;
+        let [small, _, medium, _] = fits;
         let one = |is_it: bool| usize::from(is_it);
         let config = ArenaConfig {
             small_count: one(small),

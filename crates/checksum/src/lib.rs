@@ -20,6 +20,14 @@ pub fn crc64(data: &[u8]) -> u64 {
     crc_fast::checksum(CrcAlgorithm::Crc64Nvme, data)
 }
 
+/// CRC-64/NVME of parts, as if they lay behind each other.
+#[must_use]
+pub fn crc64_of_parts(parts: &[&[u8]]) -> u64 {
+    let mut digest = crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme);
+    parts.iter().for_each(|part| digest.update(part));
+    digest.finalize()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,6 +46,12 @@ mod tests {
         fn crc32c_equals_an_independent_implementation(data in proptest::collection::vec(any::<u8>(), 0..9000), skip in 0usize..64) {
             let tail = data.get(skip..).unwrap_or(&[]);
             prop_assert_eq!(crc32c(tail), ::crc32c::crc32c(tail));
+        }
+
+        #[test]
+        fn the_checksum_of_parts_is_that_of_the_whole(data in proptest::collection::vec(any::<u8>(), 0..9000), at in 0usize..9000) {
+            let (head, tail) = data.split_at(at.min(data.len()));
+            prop_assert_eq!(crc64_of_parts(&[head, &[], tail]), crc64(&data));
         }
     }
 }

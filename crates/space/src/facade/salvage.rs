@@ -191,7 +191,7 @@ impl SlabHeader {
 #[must_use]
 pub fn generation_of(slot: &[u8], pool: PoolId, row: RowId, column: usize, index: usize) -> Option<u64> {
     let name = PageName { pool, row, column: u16::try_from(column).ok()?, index: u32::try_from(index).ok()? };
-    let (_, generation) = Page::parse(slot, name)?;
+    let generation = Page::generation_in(slot, name)?;
     // A slot has those generations that belong there; which slot it is, the caller knows.
     Some(generation)
 }

@@ -113,7 +113,7 @@ impl Hedging<'_> {
 
 impl Hedging<'_> {
     /// How long a read of a disk is waited for, where others have what it has.
-    fn hedge_delay(self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
+    pub(crate) fn hedge_delay(self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
         if mutation!(HungIsAwaited) {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use dolmen_block_io::IoKind;
+use dolmen_block_io::{DeviceError, IoKind};
 use dolmen_buffer::{Arena, Buffer};
 use dolmen_checksum::crc32c;
 use dolmen_future_pool::pooled;
@@ -33,6 +33,9 @@ use crate::table::pages::TableStore;
 use crate::table::row::Row;
 use crate::table::space::SpaceRows;
 
+/// Blocks that are read before their table is known, at most: of a thin space, they may turn out never to have been written.
+const BEFORE_TABLE_BLOCKS_MAX: u32 = 16;
+
 /// Blocks of one column and one state that follow each other on a disk.
 struct Run {
     /// Where they are: the row itself, or one of the write cache.
@@ -47,6 +50,13 @@ struct Run {
     states_at: usize,
 }
 
+/// A read of blocks of a column that began before their table was known.
+struct Begun<F> {
+    column: usize,
+    range: Range,
+    reading: F,
+}
+
 /// Runs that follow each other. States are in one list, which is in the future of each read: one per run would be mostly empty.
 #[derive(Default)]
 struct Runs {
@@ -58,6 +68,12 @@ impl Runs {
     /// What the table says of the blocks of a run.
     fn states_of(&self, run: &Run) -> &[BlockState] {
         self.states.get(run.states_at..run.states_at + run.range.count as usize).unwrap_or_default()
+    }
+
+    /// The run, if there is only one, and it holds something at this place of the row.
+    fn only_at(&self, row: &Row, place: (usize, Range)) -> Option<&Run> {
+        let [run] = self.runs.as_slice() else { return None };
+        (!run.is_never && run.row.id == row.id && (run.column, run.range) == place).then_some(run)
     }
 }
 
@@ -176,7 +192,17 @@ impl Reader<'_> {
 
     async fn read_blocks(self, row: &Rc<Row>, blocks: Range, arena: &Arena) -> Result<Segments, SpaceError> {
         let mut runs = Runs::default();
+        let begun = self.begin_before_table(row, blocks, arena);
         self.find_runs(row, blocks, &mut runs).await?;
+        let mut whole = Segments::new();
+        if let Some(Begun { column, range, reading }) = begun
+            && let Some(run) = runs.only_at(row, (column, range))
+            && let (mut buffer, Ok(())) = reading.await
+        {
+            self.verify_piece(row, (run, runs.states_of(run)), 0, (&mut buffer, true)).await?;
+            push(&mut whole, Segment::Data(buffer.freeze()));
+            return Ok(whole);
+        }
         // Memory for all of it is taken in one go: reads that each hold a part and wait for more would wait for each other.
         let with_data = runs.runs.iter().filter(|run| !run.is_never);
         let length: usize = with_data.map(|run| run.range.count as usize * BLOCK).sum();
@@ -184,11 +210,58 @@ impl Reader<'_> {
         if length > 0 {
             memory = Some(arena.take(length).await);
         }
-        let mut whole = Segments::new();
         for run in &runs.runs {
             self.read_run(row, (run, runs.states_of(run)), &mut memory, &mut whole).await?;
         }
         Ok(whole)
+    }
+
+    /// Begins to read a few blocks of one column while their table is still to be read, so that both take the time of one: where they
+    /// are follows from the row alone. What comes is verified by the table as it is then. Nobody waits here: a client's memory that is
+    /// not there at once is taken when the table is known.
+    fn begin_before_table(
+        self,
+        row: &Rc<Row>,
+        blocks: Range,
+        arena: &Arena,
+    ) -> Option<Begun<impl Future<Output = (Buffer, Result<(), DeviceError>)> + use<>>> {
+        let shared = &self.space.shared;
+        // A job's memory is that of tables, for which this read would wait while it holds some.
+        let is_for_client = std::ptr::eq(arena, &raw const shared.pool.seams().data);
+        let spot = row.shape.locate(blocks.first);
+        let range = Range { first: spot.block, count: blocks.count };
+        let is_worth_it = is_for_client
+            && blocks.count <= BEFORE_TABLE_BLOCKS_MAX.min(spot.contiguous)
+            && row.is_formatted()
+            && row.shadow().is_none()
+            && row.mappings.is_empty()
+            && row.state_in_memory((spot.column, spot.block)).is_none();
+        if !is_worth_it {
+            return None;
+        }
+        let (disk, places) = Hedging::of(shared).choose_copy(row, spot.column, range)?;
+        let [(at, length)] = *places.as_slice() else { return None };
+        let within = Hedging::of(shared).hedge_delay(row, spot.column, &disk);
+        let buffer = arena.try_take_fitting(length)?;
+        let reading = disk.read_within(at, buffer, within);
+        Some(Begun { column: spot.column, range, reading })
+    }
+
+    /// Compares what was read of a run, from the block at `done` on, with what the table says, and reads again what differs.
+    async fn verify_piece(
+        self,
+        row: &Rc<Row>,
+        (run, states): (&Run, &[BlockState]),
+        done: u32,
+        (bytes, is_read): (&mut [u8], bool),
+    ) -> Result<(), SpaceError> {
+        for ((place, state), bytes) in states_from(states, done).zip(bytes.chunks_exact_mut(BLOCK)) {
+            let good = is_read && (matches_state(bytes, state) || mutation!(ChecksumNotChecked));
+            if !good {
+                self.read_block_again(row, run.first + place, bytes).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Adds the runs that a range of a row falls into.
@@ -295,13 +368,7 @@ impl Reader<'_> {
             if result.is_err_and(is_silence) {
                 self.read_again(row, (run, states), done, &mut buffer).await?;
             } else {
-                for ((place, state), bytes) in states_from(states, done).zip(buffer.chunks_exact_mut(BLOCK)) {
-                    let good =
-                        result.is_ok() && (matches_state(bytes, state) || mutation!(ChecksumNotChecked));
-                    if !good {
-                        self.read_block_again(row, run.first + place, bytes).await?;
-                    }
-                }
+                self.verify_piece(row, (run, states), done, (&mut buffer, result.is_ok())).await?;
             }
             done += blocks_in(length);
             push(into, Segment::Data(buffer.freeze()));

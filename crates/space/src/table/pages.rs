@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability};
+use dolmen_buffer::Buffer;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::Disk;
@@ -38,6 +39,34 @@ pub(crate) struct GivenPage {
     pub(crate) page: Rc<Page>,
 }
 
+/// A slab that has a page, whose disk is here.
+struct Holder {
+    disk: Rc<Disk>,
+    slab: Slab,
+    place: TablePlace,
+}
+
+/// What the two slots of a copy of a page hold.
+#[derive(Default)]
+struct FoundSlots {
+    /// The newer of the valid ones, with its generation.
+    newest: Option<(Page, u64)>,
+    valid_count: u32,
+    /// Whether the disk gave no answer.
+    is_silent: bool,
+}
+
+impl FoundSlots {
+    /// Notes the bytes of a slot.
+    fn note(&mut self, bytes: &[u8], name: PageName) {
+        let Some(generation) = Page::generation_in(bytes, name) else { return };
+        self.valid_count += 1;
+        if self.newest.as_ref().is_none_or(|(_, newest)| *newest < generation) {
+            self.newest = Page::of_sound(bytes, generation).map(|page| (page, generation));
+        }
+    }
+}
+
 /// A copy of a page as it was found on a disk.
 struct FoundPage {
     disk: Rc<Disk>,
@@ -51,6 +80,10 @@ struct FoundPage {
 }
 
 impl FoundPage {
+    fn new(Holder { disk, slab, place }: Holder, slots: FoundSlots) -> Self {
+        Self { disk, slab, place, newest: slots.newest, whole: slots.valid_count == 2 }
+    }
+
     fn generation(&self) -> Option<u64> {
         self.newest.as_ref().map(|(_, generation)| *generation)
     }
@@ -415,44 +448,89 @@ impl TableStore<'_> {
         }
         self.store.count(|counters| counters.page_reads += 1);
         let name = self.page_name(row, column, index);
-        let mut reads = Vec::new();
-        let mut holders = Vec::new();
+        let mut holders = SmallVec::<[Holder; 2]>::new();
         row.for_each_table(column, |slab, place| {
-            holders.extend(slab.present(&self.store.pool).map(|disk| (disk, slab.clone(), place)));
+            let disk = slab.present(&self.store.pool);
+            holders.extend(disk.map(|disk| Holder { disk, slab: slab.clone(), place }));
         });
-        let fastest = holders.iter().map(|(disk, ..)| disk.read_latency()).min().unwrap_or_default();
+        let fastest = holders.iter().map(|holder| holder.disk.read_latency()).min().unwrap_or_default();
         let within = (wait == HedgeDelay::Short).then(|| hedge_delay(fastest));
-        for (disk, slab, place) in holders {
-            let mut slots = Vec::with_capacity(2);
-            for generation in 0..2 {
-                let at = row.page_at(place, index, generation);
-                for piece in slab.pieces(at, PAGE_BYTES) {
-                    let buffer = self.store.pool.seams().metadata.take(PAGE_BYTES).await;
-                    slots.push(disk.read_within(piece.at, buffer, within));
+        let mut pairs = self.memory_for_pairs(row, &holders, index);
+        let mut reads = SmallVec::<[_; 2]>::new();
+        for holder in holders {
+            let at = row.page_at(holder.place, index, 0);
+            let mut slots = SmallVec::<[_; 2]>::new();
+            match pairs.pop() {
+                Some(both) => {
+                    let pieces = holder.slab.pieces(at, both.len());
+                    slots.extend(pieces.first().map(|piece| holder.disk.read_within(piece.at, both, within)));
+                }
+                None => {
+                    for at in [at, at + PAGE_BYTES as u64] {
+                        let buffer = self.store.pool.seams().metadata.take(PAGE_BYTES).await;
+                        let pieces = holder.slab.pieces(at, PAGE_BYTES);
+                        slots.extend(
+                            pieces.first().map(|piece| holder.disk.read_within(piece.at, buffer, within)),
+                        );
+                    }
                 }
             }
-            reads.push((disk, slab, place, slots));
+            reads.push((holder, slots));
         }
         let mut found = Vec::with_capacity(reads.len());
         let mut is_timed_out = false;
-        for (disk, slab, place, slots) in reads {
-            let mut valid = Vec::with_capacity(2);
-            let mut answers = true;
+        for (holder, slots) in reads {
+            let mut slots_found = FoundSlots::default();
             for slot in slots {
                 let (bytes, result) = slot.await;
                 is_timed_out |= wait == HedgeDelay::Short && result == Err(DeviceError::TimedOut);
-                answers &= !result.is_err_and(is_silence);
-                valid.extend(result.ok().and_then(|()| Page::parse(&bytes, name)));
+                match result {
+                    Ok(()) => bytes.chunks_exact(PAGE_BYTES).for_each(|slot| slots_found.note(slot, name)),
+                    // One of the two may be good.
+                    Err(error) if bytes.len() > PAGE_BYTES && !is_silence(error) => {
+                        self.read_slots(row, &holder, name, &mut slots_found).await;
+                    }
+                    Err(error) => slots_found.is_silent |= is_silence(error),
+                }
             }
-            if !answers {
-                // Nothing may be concluded from the silence of a disk that has just left.
-                continue;
+            // Nothing may be concluded from the silence of a disk that has just left.
+            if !slots_found.is_silent {
+                found.push(FoundPage::new(holder, slots_found));
             }
-            let whole = valid.len() == 2;
-            let newest = valid.into_iter().max_by_key(|(_, generation)| *generation);
-            found.push(FoundPage { disk, slab, place, newest, whole });
         }
         (found, is_timed_out)
+    }
+
+    /// Memory for both slots of a page on each of its slabs, if they lie together on all of them and there is enough; else none.
+    /// Nobody waits for it: it only saves reads.
+    fn memory_for_pairs(self, row: &Row, holders: &[Holder], index: usize) -> SmallVec<[Buffer; 2]> {
+        let mut pairs = SmallVec::new();
+        for holder in holders {
+            let at = row.page_at(holder.place, index, 0);
+            let lie_together = holder.slab.pieces(at, 2 * PAGE_BYTES).len() == 1;
+            let memory = &self.store.pool.seams().metadata;
+            match lie_together.then(|| memory.try_take_fitting(2 * PAGE_BYTES)).flatten() {
+                Some(pair) => pairs.push(pair),
+                None => return SmallVec::new(),
+            }
+        }
+        pairs
+    }
+
+    /// Reads the slots of a page on a slab, each by itself.
+    #[pooled]
+    async fn read_slots(self, row: &Row, holder: &Holder, name: PageName, into: &mut FoundSlots) {
+        for slot in 0..2 {
+            let at = row.page_at(holder.place, name.index as usize, slot);
+            for piece in holder.slab.pieces(at, PAGE_BYTES) {
+                let buffer = self.store.pool.seams().metadata.take(PAGE_BYTES).await;
+                let (bytes, result) = holder.disk.read(piece.at, buffer).await;
+                match result {
+                    Ok(()) => into.note(&bytes, name),
+                    Err(error) => into.is_silent |= is_silence(error),
+                }
+            }
+        }
     }
 
     /// Gives a page to copies that lack it: same content, same generation, and the one before, so that both slots are
@@ -507,7 +585,7 @@ impl TableStore<'_> {
             for piece in slab.pieces(at, PAGE_BYTES) {
                 let buffer = self.store.pool.seams().metadata.take(PAGE_BYTES).await;
                 let (bytes, result) = disk.read(piece.at, buffer).await;
-                let found = result.ok().and_then(|()| Page::parse(&bytes, name)).map(|(_, found)| found);
+                let found = result.ok().and_then(|()| Page::generation_in(&bytes, name));
                 // What stood there before may have the same number, of a write-back that came to nothing.
                 if found == Some(generation) && page.is_as_sealed(&bytes, generation) {
                     continue;

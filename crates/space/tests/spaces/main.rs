@@ -13,6 +13,7 @@ mod basics;
 mod cache_size;
 mod cached;
 mod called_off;
+mod cold_reads;
 mod convert;
 mod copies;
 mod cut_short;
