@@ -6,7 +6,7 @@ use crate::tree::Tree;
 
 /// Words of a whole document, at most.
 const DOCUMENTS: [(&str, usize); 3] =
-    [("README.md", 920), ("ARCHITECTURE.md", 2400), ("docs/where_things_go.md", 300)];
+    [("README.md", 950), ("ARCHITECTURE.md", 2400), ("docs/where_things_go.md", 320)];
 /// Words of all documents below a folder together, at most. The numbers fall with the documents.
 const FOLDERS: [(&str, usize); 3] = [("docs/design/", 39_800), ("docs/guide/", 11_600), ("", 94_800)];
 /// Pages made of a table in the code: people look things up in them, and a test keeps them equal to it.

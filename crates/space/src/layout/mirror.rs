@@ -17,7 +17,8 @@ impl Layout for Mirror {
     }
 
     fn check(&self, shape: &RowShape) -> Result<(), LayoutFault> {
-        LayoutFault::check(self, "copies", shape.copies(), 2..=COPIES_MAX as usize)?;
+        // A row that nobody could give all its copies back has one.
+        LayoutFault::check(self, "copies", shape.copies(), 1..=COPIES_MAX as usize)?;
         copied::check(self, shape)
     }
 

@@ -1,7 +1,8 @@
 //! Layouts: how the blocks of a row lie on its slabs, and what of them survives a loss.
 //!
 //! A layout is one file with a type that implements [`Layout`], and one line of [`LAYOUTS`]. It holds rules alone: it reads no
-//! disk, keeps no state and allocates nothing. The rest of the crate asks a [`RowShape`], which pairs a shape with its layout.
+//! disk, keeps no state and allocates nothing. The record of a row names its layout by the number of its [`Resiliency`]; the rest of the
+//! crate asks a [`RowShape`], which pairs a shape with its layout.
 //!
 //! | file | what |
 //! |---|---|
@@ -10,7 +11,7 @@
 //! | `parity.rs` | columns computed from the others of their stripe |
 //! | `rules.rs` | what every layout answers, and the rules that the first three share |
 //! | `plan.rs` | the order and the place of a write, as data |
-//! | `rotated_mirror.rs` | a layout of the tests alone: it shows that one file and one line suffice |
+//! | `rotated_mirror.rs` | a layout of the tests alone: one file and one line bring it under every rule below |
 //!
 //! Invariants, which `tests.rs` checks for each entry of [`LAYOUTS`] and each shape of up to 14 slabs:
 //! - each block of a row has one place, and the way back from it leads to the block;
@@ -59,18 +60,6 @@ pub(crate) static LAYOUTS: &[&dyn Layout] = &[
     #[cfg(test)]
     &rotated_mirror::RotatedMirror,
 ];
-
-impl RowShape {
-    /// Returns the shape of a row whose record does not name its layout, from the least number of slabs that a column has. Without
-    /// computed columns all layouts give a row the same rules.
-    pub(crate) fn unnamed(copies: usize, shape: Shape) -> Self {
-        match (shape.computed_columns().is_empty(), copies) {
-            (false, _) => Self::new(&Parity, 1, shape),
-            (true, 1) => Self::new(&Simple, copies, shape),
-            (true, _) => Self::new(&Mirror, copies, shape),
-        }
-    }
-}
 
 impl Resiliency {
     /// Returns the layout of rows with this resiliency.

@@ -196,8 +196,9 @@ impl RowRecord {
 
     /// Returns its shape with its layout.
     pub(crate) fn row_shape(&self) -> RowShape {
-        let copies = self.columns.iter().map(SmallVec::len).min().unwrap_or(1);
-        RowShape::unnamed(copies, self.shape)
+        // Beyond the copies of its layout there are those that are about to replace one.
+        let least = self.columns.iter().map(SmallVec::len).min().unwrap_or(1);
+        RowShape::new(self.laid.resiliency.layout(), least.min(self.copies()), self.shape)
     }
 
     /// Returns whether its content is lost with all slabs that are not good.
@@ -710,6 +711,42 @@ mod tests {
         let pieces = slab(0, None).pieces(2 * ALLOCATION_UNIT_BYTES, 2 * BLOCK);
         let expected = [(7 * ALLOCATION_UNIT_BYTES, 0), (100 * ALLOCATION_UNIT_BYTES, BLOCK)];
         assert_eq!(pieces.iter().map(|piece| (piece.at, piece.offset)).collect::<Vec<_>>(), expected);
+    }
+
+    /// Scenario: rows of each resiliency have as many slabs as they should, one less, and one that is about to replace another. Each
+    /// has the layout that its record names, with no more copies than that has.
+    #[test]
+    fn a_row_has_the_layout_that_its_record_names() {
+        for (resiliency, columns, parity) in [
+            (Resiliency::Simple, 2, 0),
+            (Resiliency::Span, 1, 0),
+            (Resiliency::Mirror { copies: 3 }, 2, 0),
+            (Resiliency::Parity { parity: 1 }, 2, 1),
+        ] {
+            let shape = Shape::new(Bytes::mib(2), Bytes::kib(256), columns, parity).unwrap();
+            for count in [1, resiliency.copies().into(), u16::from(resiliency.copies()) + 1] {
+                let slab = |column: usize, copy: u16| Slab {
+                    disk: DiskSlot(copy * 8 + u16::try_from(column).unwrap()),
+                    runs: vec![Run { first: 5, count: shape.slab_map(column).units() }],
+                    stale: None,
+                };
+                let slabs_of = |column| (0..count).map(|copy| slab(column, copy)).collect();
+                let integrity = if parity == 0 { Integrity::Relaxed } else { Integrity::Strict };
+                let record = RowRecord {
+                    id: RowId(4),
+                    place: RowPlace { space: SpaceId(7), index: 3 },
+                    formatted: true,
+                    laid: RowLaid { layout: 0, resiliency, integrity },
+                    shape,
+                    columns: (0..shape.columns()).map(slabs_of).collect(),
+                };
+                assert_eq!(RowRecord::parse(&record.encode()), Ok(record.clone()), "{resiliency}, {count}");
+                let found = record.row_shape();
+                assert_eq!(found.copies(), usize::from(count.min(resiliency.copies().into())));
+                let is_whole = count >= resiliency.copies().into();
+                assert!(!is_whole || found.placement().code == resiliency.code(), "{resiliency}");
+            }
+        }
     }
 
     /// Scenario: a place names row 0, a shadow row or a purpose, or has another length: nothing is read of it.
