@@ -247,7 +247,7 @@ pub struct CreateVolume {
     /// Bytes written to one column before the next; when left out as for a space.
     #[serde(default)]
     pub interleave_bytes: Option<u64>,
-    /// Bytes of a row; when left out as for a space.
+    /// Bytes of a row; when left out as for a space, but 4 MiB of a thin mirror, simple or span for files or documents up to 1 TiB.
     #[serde(default)]
     pub row_bytes: Option<u64>,
     /// Thin or fixed.

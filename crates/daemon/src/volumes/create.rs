@@ -3,8 +3,12 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{Change, CreateSpace, CreateVolume, ErrorBody, ErrorCode, MissingPackage, VolumePlan};
-use dolmen_space::{Provisioning, SpaceSpec};
+use dolmen_api::{
+    Change, CreateSpace, CreateVolume, ErrorBody, ErrorCode, MissingPackage, ResiliencyKind, VolumePlan,
+    VolumePurpose,
+};
+use dolmen_space::{Provisioning, SpaceSpec, THIN_ROWS_MAX};
+use dolmen_units::Bytes;
 use dolmen_volume::file_system::FileSystemUuid;
 use dolmen_volume::making::Making;
 use dolmen_volume::mount_point::MountPoint;
@@ -25,6 +29,8 @@ use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::words::{file_system_of, kind_of, purpose_of};
 use crate::volumes::{host, places};
 
+/// Length of rows of a thin space for files.
+const SHORT_ROW_BYTES: Bytes = Bytes::mib(4);
 /// Folder for volumes that are given no mount point.
 pub(super) const MOUNT_FOLDER: &str = "/srv";
 
@@ -187,12 +193,26 @@ fn space_of(request: &CreateVolume) -> CreateSpace {
         parity: request.parity,
         columns: request.columns,
         interleave_bytes: request.interleave_bytes,
-        row_bytes: request.row_bytes,
+        row_bytes: row_bytes_of(request),
         provisioning: request.provisioning,
         integrity: request.integrity,
         sector_bytes: request.sector_bytes,
         dry_run: request.dry_run,
     }
+}
+
+/// Returns the length of rows, if it is another one than that of spaces. XFS puts inodes, 64 at a time, among the content of files. No
+/// call moves them, and they keep their row claimed when deduplication has emptied the rest of it. So rows of a thin space for files
+/// are as short as the map has room for.
+fn row_bytes_of(request: &CreateVolume) -> Option<u64> {
+    let is_for_files = matches!(request.purpose, VolumePurpose::Files | VolumePurpose::Documents);
+    let is_thin = request.provisioning == dolmen_api::Provisioning::Thin;
+    let is_usual = request.resiliency != ResiliencyKind::Parity
+        && request.columns.is_none()
+        && request.interleave_bytes.is_none();
+    let is_small = request.size_bytes.div_ceil(THIN_ROWS_MAX) <= SHORT_ROW_BYTES.0;
+    let shorter = (is_for_files && is_thin && is_usual && is_small).then_some(SHORT_ROW_BYTES.0);
+    request.row_bytes.or(shorter)
 }
 
 fn shape_of(spec: &SpaceSpec) -> SpaceShape {
@@ -281,6 +301,32 @@ fn steps_of(name: &str, plan: &VolumePlan) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn rows_of(body: &str) -> Option<u64> {
+        let resiliency = if body.contains("resiliency") { "" } else { r#", "resiliency": "mirror""# };
+        let text = format!(r#"{{"name": "v", {body}{resiliency}}}"#);
+        row_bytes_of(&serde_json::from_str(&text).unwrap())
+    }
+
+    /// Scenario: volumes of several purposes, sizes and layouts are asked for. Rows are short where files are shared and the map has
+    /// room for them, and as asked for where they are asked for.
+    #[test]
+    fn rows_for_files_are_short_while_the_map_has_room_for_them() {
+        let short = Some(4 << 20);
+        let tib: u64 = 1 << 40;
+        for purpose in ["files", "documents"] {
+            let of = |more: &str| rows_of(&format!(r#""purpose": "{purpose}", {more}"#));
+            assert_eq!(of(&format!(r#""size_bytes": {tib}"#)), short);
+            assert_eq!(of(&format!(r#""size_bytes": {}"#, tib + (1 << 20))), None);
+            assert_eq!(of(r#""size_bytes": 1048576, "row_bytes": 8388608"#), Some(8 << 20));
+            assert_eq!(of(r#""size_bytes": 1048576, "provisioning": "fixed""#), None);
+            assert_eq!(of(r#""size_bytes": 1048576, "columns": 4"#), None);
+            assert_eq!(of(r#""size_bytes": 1048576, "resiliency": "parity""#), None);
+        }
+        for purpose in ["vms", "database", "backup"] {
+            assert_eq!(rows_of(&format!(r#""purpose": "{purpose}", "size_bytes": 1048576"#)), None);
+        }
+    }
 
     #[test]
     fn a_drawn_uuid_says_that_it_is_random() {
