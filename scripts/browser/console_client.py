@@ -71,6 +71,8 @@ class Suite(Setup, Operation, Trouble, Server, Look, Cost):
         self.browser = browser
         self.arguments = arguments
         self.console = None
+        # The page of a report, where a benchmark could be run.
+        self.report = None
         self.started = time.monotonic()
         self.count = 0
 
@@ -102,6 +104,7 @@ class Suite(Setup, Operation, Trouble, Server, Look, Cost):
             self.other_site,
             self.changes_of_spaces,
             self.jobs,
+            self.bench,
             self.volume,
             self.add_disks,
             self.every_action,

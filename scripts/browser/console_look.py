@@ -19,6 +19,7 @@ PAGES = [
     "events",
     "performance",
     "plan",
+    "bench",
     "settings",
 ]
 
@@ -29,6 +30,7 @@ class Look:
     def all_forms(self):
         """Every page in light, in dark and on a phone: axe, width and a picture."""
         pages = PAGES + ([f"volumes/{POOL}/home"] if self.arguments.mount else [])
+        pages += [self.report] if self.report else []
         with Load(*self.export):
             for form in FORMS:
                 console = Console(self.browser, self.arguments, form).sign_in(

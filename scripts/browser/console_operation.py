@@ -50,6 +50,71 @@ class Operation:
         expect("the load did something", load.rounds > 10, load.rounds)
         self.say("charts and tables follow the load of a served space")
 
+    def bench(self):
+        """A space is measured by reads, and by writes with its name typed; a long benchmark is stopped; reports are shown."""
+        console = self.console
+        console.show("bench")
+        select = console.page.locator("main select")
+        select.nth(0).select_option(f"{POOL}/vm")
+        self.bench_form("streaming", "1 8 32", "1")
+        console.button("Measure …").click()
+        # Without fio the dialog says what to install.
+        eventually("a plan, or why there is none", 20, console.dialog.locator(".plan, [role=alert]").count)
+        if "fio is not installed" in console.dialog.inner_text():
+            print("skipped: a benchmark (missing: fio)")
+            console.page.keyboard.press("Escape")
+            console.done()
+            return
+        console.command()
+        console.agree("Measure")
+        console.done()
+        console.sees("the benchmark under way", "Under way")
+        console.sees("its step", "round 1 of 1", 30)
+        console.shot("bench-running-light")
+        self.is_well("a benchmark under way")
+        console.page.get_by_role("link", name=f": {POOL}/vm").first.wait_for(timeout=60000)
+        console.shot("bench-list-light")
+        self.bench_form("database", "1 16", "1")
+        console.button("Measure …").click()
+        line = console.command()
+        expect("the command has the name", line.endswith(f"--destroy={POOL}/vm"), line)
+        self.is_well("the plan of a benchmark that writes")
+        console.shot("bench-plan-light", False)
+        console.agree("Measure", typed=f"{POOL}/vm")
+        console.done()
+        links = console.page.get_by_role("link", name=f": {POOL}/vm")
+        eventually("the second report is listed", 120, lambda: links.count() == 2)
+        links.first.click()
+        console.sees("the points", "W/FLUSH")
+        self.report = console.page.evaluate("() => location.hash.slice(2)")
+        console.page.locator("main select").nth(1).select_option("every 32")
+        eventually("flushes are counted", 15, lambda: re.search(r"\d+\.\d", console.page.locator("main table").inner_text()))
+        expect("curves are drawn", console.page.locator("main .chart path.line").count() == 3, console.text())
+        line = console.page.locator("main .command-text").inner_text()
+        expect("the command shows the report", not self.arguments.dolmen or console.run(line).returncode == 0, line)
+        console.shot("bench-report-light")
+        self.is_well("a report")
+        console.show("bench")
+        self.bench_form("streaming", "1", "60")
+        console.button("Measure …").click()
+        console.agree("Measure")
+        console.done()
+        job = console.page.locator("article.job", has_text="measure")
+        job.wait_for()
+        console.button("Stop", job).click()
+        console.command()
+        console.agree("Stop the job")
+        console.done()
+        console.sees("the end of the benchmark", "was ended", 30)
+        self.say("spaces are measured, a benchmark is stopped, and its reports are shown")
+
+    def bench_form(self, profile, outstanding, seconds):
+        console = self.console
+        console.page.locator("main select").nth(2).select_option(profile)
+        for name, value in (("size", "64"), ("rounds", "1"), ("runtime", seconds), ("outstanding", outstanding)):
+            console.page.locator(f"main input[name={name}]").fill(value)
+        console.page.locator("main select").nth(3).select_option("MiB")
+
     def changes_of_spaces(self):
         """Limits, growth, conversion with its job, the trash with restore, and a purge with its name typed."""
         console = self.console

@@ -88,6 +88,22 @@ _ATTACH_SPACE = Verb(
         "pool_stopped", "busy", "io", "permission", "missing", "stopping", "config", "internal",
     ),
 )
+_BENCH_SPACE = Verb(
+    name="BenchSpace",
+    method="POST",
+    path="/v1/pools/{pool}/spaces/{space}/bench",
+    parameters={"pool": str, "space": str},
+    request=types.BenchSpace,
+    answer=types.Change,
+    role="admin",
+    is_idempotent=False,
+    has_job=True,
+    error_codes=(
+        "bad_request", "no_such_pool", "no_such_space", "no_space", "needs_confirmation", "foreign_data",
+        "device_in_use", "read_only", "pool_stopped", "busy", "io", "permission", "missing", "unsupported", "stopping",
+        "config", "internal",
+    ),
+)
 _CANCEL_REBALANCE = Verb(
     name="CancelRebalance",
     method="POST",
@@ -527,6 +543,20 @@ _LIST_ATTACHMENTS = Verb(
     parameters={},
     request=None,
     answer=types.Attachments,
+    role="viewer",
+    is_idempotent=True,
+    has_job=False,
+    error_codes=(
+        "bad_request", "busy", "io", "permission", "stopping", "internal",
+    ),
+)
+_LIST_BENCHMARKS = Verb(
+    name="ListBenchmarks",
+    method="GET",
+    path="/v1/benchmarks",
+    parameters={},
+    request=None,
+    answer=types.Benchmarks,
     role="viewer",
     is_idempotent=True,
     has_job=False,
@@ -1156,6 +1186,20 @@ _SET_RESERVE = Verb(
         "io", "permission", "stopping", "internal",
     ),
 )
+_SHOW_BENCHMARK = Verb(
+    name="ShowBenchmark",
+    method="GET",
+    path="/v1/benchmarks/{job}",
+    parameters={"job": Unsigned},
+    request=None,
+    answer=types.BenchmarkReport,
+    role="viewer",
+    is_idempotent=True,
+    has_job=False,
+    error_codes=(
+        "bad_request", "no_such_job", "busy", "io", "permission", "stopping", "internal",
+    ),
+)
 _SHOW_COUNTERS = Verb(
     name="ShowCounters",
     method="GET",
@@ -1439,6 +1483,7 @@ VERBS: Mapping[str, Verb[object]] = {
     "add_disks": _ADD_DISKS,
     "adopt_volume": _ADOPT_VOLUME,
     "attach_space": _ATTACH_SPACE,
+    "bench_space": _BENCH_SPACE,
     "cancel_rebalance": _CANCEL_REBALANCE,
     "cancel_remove": _CANCEL_REMOVE,
     "cancel_replace": _CANCEL_REPLACE,
@@ -1469,6 +1514,7 @@ VERBS: Mapping[str, Verb[object]] = {
     "list_all_trash": _LIST_ALL_TRASH,
     "list_all_volumes": _LIST_ALL_VOLUMES,
     "list_attachments": _LIST_ATTACHMENTS,
+    "list_benchmarks": _LIST_BENCHMARKS,
     "list_devices": _LIST_DEVICES,
     "list_disks": _LIST_DISKS,
     "list_events": _LIST_EVENTS,
@@ -1511,6 +1557,7 @@ VERBS: Mapping[str, Verb[object]] = {
     "set_quota": _SET_QUOTA,
     "set_repair_after": _SET_REPAIR_AFTER,
     "set_reserve": _SET_RESERVE,
+    "show_benchmark": _SHOW_BENCHMARK,
     "show_counters": _SHOW_COUNTERS,
     "show_dedup": _SHOW_DEDUP,
     "show_figures": _SHOW_FIGURES,
@@ -1668,6 +1715,53 @@ class Verbs:
             _ATTACH_SPACE,
             {"pool": pool, "space": space},
             {"transport": transport, "dry_run": dry_run},
+            timeout,
+        )
+
+    def bench_space(
+        self,
+        pool: str,
+        space: str,
+        *,
+        against: Optional[str] = None,
+        destroy: Optional[Sequence[str]] = None,
+        outstanding: Optional[Sequence[int]] = None,
+        profiles: Optional[Sequence[str]] = None,
+        rounds: Optional[int] = None,
+        runtime_s: Optional[int] = None,
+        size_bytes: Optional[int] = None,
+        dry_run: bool = False,
+        timeout: Optional[float] = None,
+    ) -> types.Change:
+        """Measures a space under load with fio, or compares it with another one. Profiles that write overwrite both.
+
+        against: A second space, as POOL/SPACE: it is compared with the first.
+        destroy: Names of all measured spaces as POOL/SPACE, to confirm that their content is lost; for profiles that
+            write.
+        outstanding: Outstanding I/Os in place of those of the profiles.
+        profiles: Profiles, or groups of them; usually `load`.
+        rounds: Rounds; usually 3, and 5 with two spaces.
+        runtime_s: Seconds that each load is measured; usually 10.
+        size_bytes: Bytes of each space that are used, at most; usually 32 GiB.
+        dry_run: Only tell what would happen.
+
+        Least role: admin. The answer may hold a job.
+        Error codes: bad_request, no_such_pool, no_such_space, no_space, needs_confirmation, foreign_data,
+        device_in_use, read_only, pool_stopped, busy, io, permission, missing, unsupported, stopping, config, internal.
+        """
+        return self._call(
+            _BENCH_SPACE,
+            {"pool": pool, "space": space},
+            {
+                "against": against,
+                "destroy": destroy,
+                "outstanding": outstanding,
+                "profiles": profiles,
+                "rounds": rounds,
+                "runtime_s": runtime_s,
+                "size_bytes": size_bytes,
+                "dry_run": dry_run,
+            },
             timeout,
         )
 
@@ -2486,6 +2580,18 @@ class Verbs:
         Error codes: bad_request, busy, io, permission, stopping, internal.
         """
         return self._call(_LIST_ATTACHMENTS, {}, {}, timeout)
+
+    def list_benchmarks(
+        self,
+        *,
+        timeout: Optional[float] = None,
+    ) -> types.Benchmarks:
+        """Lists profiles of load, the benchmark under way, and the reports of benchmarks.
+
+        Least role: viewer.
+        Error codes: bad_request, busy, io, permission, stopping, internal.
+        """
+        return self._call(_LIST_BENCHMARKS, {}, {}, timeout)
 
     def list_devices(
         self,
@@ -3327,6 +3433,19 @@ class Verbs:
         permission, stopping, internal.
         """
         return self._call(_SET_RESERVE, {"pool": pool, "space": space}, {"bytes": bytes, "dry_run": dry_run}, timeout)
+
+    def show_benchmark(
+        self,
+        job: int,
+        *,
+        timeout: Optional[float] = None,
+    ) -> types.BenchmarkReport:
+        """Shows the report of a benchmark.
+
+        Least role: viewer.
+        Error codes: bad_request, no_such_job, busy, io, permission, stopping, internal.
+        """
+        return self._call(_SHOW_BENCHMARK, {"job": job}, {}, timeout)
 
     def show_counters(
         self,

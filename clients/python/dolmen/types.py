@@ -326,6 +326,367 @@ class Attachments:
 
 
 @dataclass
+class BenchSpace:
+    """Measures a space under load. Profiles that write overwrite it."""
+
+    against: Optional[str] = None
+    """A second space, as POOL/SPACE: it is compared with the first."""
+
+    destroy: Optional[Sequence[str]] = None
+    """Names of all measured spaces as POOL/SPACE, to confirm that their content is lost; for profiles that write."""
+
+    outstanding: Optional[Sequence[Unsigned]] = None
+    """Outstanding I/Os in place of those of the profiles."""
+
+    profiles: Optional[Sequence[str]] = None
+    """Profiles, or groups of them; usually `load`."""
+
+    rounds: Optional[Unsigned] = None
+    """Rounds; usually 3, and 5 with two spaces."""
+
+    runtime_s: Optional[Unsigned] = None
+    """Seconds that each load is measured; usually 10."""
+
+    size_bytes: Optional[Unsigned] = None
+    """Bytes of each space that are used, at most; usually 32 GiB."""
+
+    dry_run: Optional[bool] = None
+    """Only tell what would happen."""
+
+
+@dataclass
+class BenchmarkComparison:
+    """A space against the first one, under one load."""
+
+    against: str
+    """The first one."""
+
+    flush: str
+    """Flushes beside writes."""
+
+    outstanding: Unsigned
+    """Outstanding I/Os of all workers."""
+
+    profile: str
+    """Name of the profile."""
+
+    ratio: BenchmarkRatio
+    """Rates of the space divided by those of the first one."""
+
+    target: str
+    """Space, as POOL/SPACE."""
+
+    file_bytes: Optional[Unsigned] = None
+    """Bytes of the file that was read or written once; absent otherwise."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class BenchmarkFigure:
+    """Figure of several rounds."""
+
+    least: float
+    """The least."""
+
+    median: float
+    """Median of the rounds."""
+
+    most: float
+    """The largest."""
+
+    spread_percent: Optional[float] = None
+    """Largest less least, in percent of the median; absent with one round."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class BenchmarkFigures:
+    """Figures of a benchmark."""
+
+    comparisons: List[BenchmarkComparison]
+    """Comparisons with the first space."""
+
+    is_complete: bool
+    """Whether everything was measured."""
+
+    knees: List[BenchmarkKnee]
+    """Knees of curves."""
+
+    points: List[BenchmarkPoint]
+    """Points of all curves."""
+
+    profiles: List[BenchmarkProfile]
+    """Profiles."""
+
+    rounds: Unsigned
+    """Rounds."""
+
+    runtime_s: Unsigned
+    """Seconds that each load was measured."""
+
+    started_s: Unsigned
+    """Begin, in seconds since 1970."""
+
+    targets: List[BenchmarkTarget]
+    """Measured spaces."""
+
+    warnings: List[str]
+    """Remarks that a conclusion needs."""
+
+    fio_version: Optional[str] = None
+    """Version of fio."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class BenchmarkGroup:
+    """Group of profiles."""
+
+    name: str
+    """Its name."""
+
+    title: str
+    """What its profiles have in common."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class BenchmarkKnee:
+    """Load with the greatest power of a curve: throughput divided by mean latency."""
+
+    flush: str
+    """Flushes beside writes."""
+
+    profile: str
+    """Name of the profile."""
+
+    target: str
+    """Space, as POOL/SPACE."""
+
+    outstanding: Optional[Unsigned] = None
+    """Outstanding I/Os; absent where the curve was not followed that far."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class BenchmarkPoint:
+    """All rounds of one load on one space. Latencies are medians of the rounds."""
+
+    bytes_per_s: BenchmarkFigure
+    """Bytes a second."""
+
+    flush: str
+    """Flushes beside writes: `none`, `every 32` or `end`."""
+
+    ios_per_s: BenchmarkFigure
+    """I/Os a second."""
+
+    is_noisy: bool
+    """Whether the rounds lie too far apart."""
+
+    mean_ns: float
+    """Mean latency."""
+
+    outstanding: Unsigned
+    """Outstanding I/Os of all workers."""
+
+    p50_ns: float
+    """Latency within which 50 % of the I/Os were done."""
+
+    p95_ns: float
+    """Of 95 %."""
+
+    p999_ns: float
+    """Of 99.9 %."""
+
+    p99_ns: float
+    """Of 99 %."""
+
+    profile: str
+    """Name of the profile."""
+
+    rounds: Unsigned
+    """Rounds."""
+
+    target: str
+    """Space, as POOL/SPACE."""
+
+    file_bytes: Optional[Unsigned] = None
+    """Bytes of the file that was read or written once; absent otherwise."""
+
+    writes_per_flush: Optional[float] = None
+    """Writes for each flush, as they happened; absent without flushes."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class BenchmarkProfile:
+    """Profile of load."""
+
+    name: str
+    """Its name."""
+
+    reads_percent: Unsigned
+    """Percent of reads. Below 100, it overwrites what it runs on."""
+
+    summary: str
+    """Its load in words."""
+
+    title: str
+    """What it stands for."""
+
+    group: Optional[str] = None
+    """Group that it belongs to; absent in a report."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class BenchmarkRatio:
+    """Ratio of the rates of two spaces, round by round."""
+
+    least: float
+    """The least."""
+
+    median: float
+    """Median of the rounds."""
+
+    most: float
+    """The largest."""
+
+    verdict: str
+    """Verdict: `faster`, `slower`, `equal`, `too_noisy`, `too_few_rounds` or `other_flushes`."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class BenchmarkReport:
+    """Report of a benchmark."""
+
+    figures: BenchmarkFigures
+    """Figures."""
+
+    file: str
+    """File on the host of the daemon with each measurement by itself, as `dolmen bench --json` writes it."""
+
+    job: Unsigned
+    """Number of the job that measured."""
+
+    schema: Unsigned
+    """Version of the documents of the API."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class BenchmarkSummary:
+    """Report in the list."""
+
+    is_complete: bool
+    """Whether everything was measured."""
+
+    job: Unsigned
+    """Number of the job that measured."""
+
+    points: Unsigned
+    """Points that were measured."""
+
+    profiles: List[str]
+    """Names of its profiles."""
+
+    spaces: List[str]
+    """Spaces, as POOL/SPACE."""
+
+    started_s: Unsigned
+    """Begin, in seconds since 1970."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class BenchmarkTarget:
+    """Measured space."""
+
+    name: str
+    """Its name, as POOL/SPACE."""
+
+    notes: List[str]
+    """Remarks about caches."""
+
+    what: str
+    """What the load was sent to."""
+
+    working_set_bytes: Unsigned
+    """Bytes of it that were used."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class BenchmarkWork:
+    """Benchmark under way."""
+
+    done: Unsigned
+    """Measurements done."""
+
+    job: Unsigned
+    """Number of its job."""
+
+    total: Unsigned
+    """Measurements in all."""
+
+    left_s: Optional[Unsigned] = None
+    """Seconds that it may still take, as far as that is known."""
+
+    step: Optional[str] = None
+    """Step that it is at, in words; absent before the first."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class Benchmarks:
+    """Profiles, the benchmark under way, and reports that are kept."""
+
+    groups: List[BenchmarkGroup]
+    """Groups of profiles."""
+
+    profiles: List[BenchmarkProfile]
+    """Profiles."""
+
+    reports: List[BenchmarkSummary]
+    """Reports, the newest first; 20 at most."""
+
+    schema: Unsigned
+    """Version of the documents of the API."""
+
+    work: Optional[BenchmarkWork] = None
+    """Benchmark under way."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
 class Cause:
     """Something that is so, with what it comes from."""
 

@@ -12,6 +12,7 @@
 //! - Sizes are bytes and end in `_bytes`; times are seconds and end in `_s`, milliseconds and end in `_ms`, or microseconds and end
 //!   in `_us`.
 
+mod benchmark;
 mod check;
 mod code;
 mod counter;
@@ -48,6 +49,11 @@ mod why;
 
 use std::path::{Path, PathBuf};
 
+pub use benchmark::{
+    BenchSpace, BenchmarkComparison, BenchmarkFigure, BenchmarkFigures, BenchmarkGroup, BenchmarkKnee,
+    BenchmarkPoint, BenchmarkProfile, BenchmarkRatio, BenchmarkReport, BenchmarkSummary, BenchmarkTarget,
+    BenchmarkWork, Benchmarks,
+};
 pub use check::{CheckFinding, CheckKind, CheckResult, CheckSeverity, VolumeCheck};
 pub use code::{CodeKind, Explanation, all_codes};
 pub use counter::{Counters, DiskTally, PoolTally, SpaceTally};

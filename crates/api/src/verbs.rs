@@ -4,15 +4,15 @@
 
 use crate::verb_declaration::declare_verbs;
 use crate::{
-    AddDisks, AdoptVolume, AttachSpace, Attachments, CheckVolume, CompactVolume, ConvertSpace, Counters,
-    CreatePool, CreateShare, CreateSpace, CreateVolume, Dedup, DeleteSpace, Destroy, DetachSpace, Devices,
-    Df, Disks, DrainWriteCache, EnableDedup, EstimateDedup, Events, EventsQuery, Exports, Figures,
-    ForgetDisk, GrantShare, History, HistoryQuery, ImportPool, JobDocument, Jobs, LocateDisk, MountVolume,
-    Nothing, OnlineDisk, PoolDocument, Pools, PurgeTrash, Quotas, RemoveQuota, RenameSpace, ReplaceDisk,
-    ResizeSpace, ResizeWriteCache, RestoreSpace, RevokeShare, RunDedup, ServeSpace, SetAlertAt, SetDisk,
-    SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetQuota, SetRepairAfter, SetReserve,
-    ShareDocument, ShareSessions, Shares, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, UndoDedup,
-    Version, VolumeCheck, VolumeDocument, Volumes, Why,
+    AddDisks, AdoptVolume, AttachSpace, Attachments, BenchSpace, BenchmarkReport, Benchmarks, CheckVolume,
+    CompactVolume, ConvertSpace, Counters, CreatePool, CreateShare, CreateSpace, CreateVolume, Dedup,
+    DeleteSpace, Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache, EnableDedup, EstimateDedup,
+    Events, EventsQuery, Exports, Figures, ForgetDisk, GrantShare, History, HistoryQuery, ImportPool,
+    JobDocument, Jobs, LocateDisk, MountVolume, Nothing, OnlineDisk, PoolDocument, Pools, PurgeTrash, Quotas,
+    RemoveQuota, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, RevokeShare,
+    RunDedup, ServeSpace, SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits,
+    SetQuota, SetRepairAfter, SetReserve, ShareDocument, ShareSessions, Shares, Shutdown, Simple,
+    SpaceDocument, Spaces, Status, Trash, UndoDedup, Version, VolumeCheck, VolumeDocument, Volumes, Why,
 };
 
 declare_verbs! {
@@ -153,6 +153,10 @@ declare_verbs! {
     /// Stops serving a space.
     UnserveSpace = change "/pools/{pool}/spaces/{space}/unserve" [pool, space] Simple, Operator, Same, Never, [];
 
+    /// Measures a space under load with fio, or compares it with another one. Profiles that write overwrite both.
+    BenchSpace = change "/pools/{pool}/spaces/{space}/bench" [pool, space] BenchSpace, Admin, Other, Maybe,
+        [NeedsConfirmation, ForeignData, DeviceInUse, Missing, Config, Unsupported];
+
     /// Lists the volumes of all pools.
     ListAllVolumes = question "/volumes" [] Nothing => Volumes, Viewer, [];
     /// Lists the volumes of a pool.
@@ -245,6 +249,11 @@ declare_verbs! {
     /// Deletes spaces in the trash for good.
     PurgeTrash = change "/pools/{pool}/trash/purge" [pool] PurgeTrash, Admin, Other, Maybe,
         [NoSuchSpace, NeedsConfirmation];
+
+    /// Lists profiles of load, the benchmark under way, and the reports of benchmarks.
+    ListBenchmarks = question "/benchmarks" [] Nothing => Benchmarks, Viewer, [];
+    /// Shows the report of a benchmark.
+    ShowBenchmark = question "/benchmarks/{job}" [job] Nothing => BenchmarkReport, Viewer, [];
 
     /// Lists jobs that run, wait, or ended lately.
     ListJobs = question "/jobs" [] Nothing => Jobs, Viewer, [];

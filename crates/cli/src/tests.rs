@@ -3,6 +3,7 @@
 // Helpers of tests unwrap and index as tests do.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod benchmarks;
 mod changes;
 pub(crate) mod fake;
 mod history;

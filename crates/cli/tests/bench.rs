@@ -9,6 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use dolmen_api::BenchmarkFigures;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -109,6 +110,28 @@ fn a_folder_is_measured_and_left_as_it_was() {
     assert!(command.starts_with("dolmen bench ./data ") && command.ends_with("--html r.html"), "{command}");
     assert!(page.contains(&format!(" UTC: {command}</p>")), "{page}");
     assert!(stage.is_clean());
+}
+
+/// Scenario: a run as the daemon asks for it. Each step is a line of JSON among the messages, and the report is one that the API
+/// shows.
+#[test]
+fn the_daemon_reads_steps_and_the_report() {
+    let stage = Stage::with(&Play::Answers);
+    let output = stage.run(&format!("./data {SHORT} --steps --json r.json"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let steps: Vec<Value> =
+        text(&output.stderr).lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let done: Vec<u64> = steps.iter().map(|step| step["done"].as_u64().unwrap()).collect();
+    // The file is written once before the first of eight measurements.
+    assert_eq!(done, [0, 0, 1, 2, 3, 4, 5, 6, 7]);
+    assert!(steps.iter().all(|step| step["total"] == 8), "{steps:?}");
+    assert!(steps[0]["step"].as_str().unwrap().starts_with("writing ./data once"), "{steps:?}");
+    assert!(steps[8]["step"].as_str().unwrap().starts_with("round 2 of 2, restore"), "{steps:?}");
+    assert!(steps[8]["left_s"].is_u64() && steps[0]["left_s"].is_null(), "{steps:?}");
+    let figures: BenchmarkFigures =
+        serde_json::from_str(&fs::read_to_string(stage.path("r.json")).unwrap()).unwrap();
+    assert_eq!((figures.points.len(), figures.is_complete), (4, true));
+    assert_eq!((figures.points[0].flush.as_str(), figures.profiles[0].reads_percent), ("none", 0));
 }
 
 /// A report that goes where the results go stands behind them, also where that is a file.

@@ -33,6 +33,7 @@ Without a value:
 In the environment:
   DOLMEN_LOG             what is logged, such as debug; usually info
   DOLMEN_SERVERS         a JSON file about the servers for SMB and NFS, which the guide page on shares describes
+  DOLMEN_COMMAND         the command line, which runs benchmarks; usually dolmen beside this one, or of the system
   DOLMEN_WORKER          the program that works on volumes; usually dolmen-worker beside this one
 ";
 

@@ -18,12 +18,16 @@ pub const DESCRIPTOR_HOLDER_COMMAND: &str = "descriptor-holder";
 
 /// Setting in the environment that names the program that works on file systems.
 const WORKER_VARIABLE: &str = "DOLMEN_WORKER";
+/// Setting in the environment that names the command line, which runs benchmarks.
+const COMMAND_VARIABLE: &str = "DOLMEN_COMMAND";
 /// Setting in the environment that names a file about the servers of this host.
 const SERVERS_VARIABLE: &str = "DOLMEN_SERVERS";
 /// Setting in the environment that keeps disks that come back out until a command takes them in.
 const RETURNED_VARIABLE: &str = "DOLMEN_RETURNED";
 /// Name of that program.
 const WORKER_PROGRAM: &str = "dolmen-worker";
+/// Name of the command line.
+const COMMAND_PROGRAM: &str = "dolmen";
 
 /// How long spaces stay in the trash when nobody says otherwise.
 pub const TRASH_AFTER: Duration = Duration::from_secs(7 * 86_400);
@@ -83,6 +87,8 @@ pub struct Config {
     pub descriptor_holder: DescriptorHolderProgram,
     /// The program that works on file systems of volumes, one operation for each process.
     pub worker: PathBuf,
+    /// The command line, which runs benchmarks.
+    pub command: PathBuf,
     /// File about the servers that offer shares, as JSON; those that this host usually has without one.
     pub servers: Option<PathBuf>,
 }
@@ -93,6 +99,16 @@ fn usual_worker() -> PathBuf {
         || std::env::current_exe().unwrap_or_default().with_file_name(WORKER_PROGRAM),
         PathBuf::from,
     )
+}
+
+/// Returns the command line that a setting in the environment names, or else the one beside the program of this process, or else that of
+/// the system: packages have daemon and command in folders of their own.
+fn usual_command() -> PathBuf {
+    let named = std::env::var_os(COMMAND_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    named.unwrap_or_else(|| {
+        let sibling = std::env::current_exe().unwrap_or_default().with_file_name(COMMAND_PROGRAM);
+        if sibling.is_file() { sibling } else { PathBuf::from(COMMAND_PROGRAM) }
+    })
 }
 
 /// Whether the block devices of the system are looked at.
@@ -153,6 +169,7 @@ impl Config {
                 arguments: vec![DESCRIPTOR_HOLDER_COMMAND.into()],
             },
             worker: usual_worker(),
+            command: usual_command(),
             servers: std::env::var_os(SERVERS_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from),
         }
     }
@@ -191,6 +208,12 @@ impl Config {
     #[must_use]
     pub fn volumes_folder(&self) -> PathBuf {
         self.state.join("volumes")
+    }
+
+    /// Reports of benchmarks.
+    #[must_use]
+    pub fn benchmarks_folder(&self) -> PathBuf {
+        self.state.join("benchmarks")
     }
 
     /// What is attached, on record.

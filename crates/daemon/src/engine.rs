@@ -16,6 +16,7 @@ use std::rc::Rc;
 use crate::api::{EventWatch, Explainer, JobControl, Reports, Stopping};
 use crate::attaching::{KernelTransports, SpaceAttachments};
 use crate::base::Base;
+use crate::benchmarks::Benchmarks;
 use crate::disks::{Devices, Drains, Locator, Membership, Rebuilds, Replacements};
 use crate::health::Diagnosis;
 use crate::job_table::{JobServices, JobWorkers};
@@ -38,6 +39,7 @@ pub(crate) struct SpaceServices {
     pub(crate) conversions: Rc<Conversions>,
     pub(crate) write_caches: Rc<WriteCaches>,
     pub(crate) volumes: VolumeServices,
+    pub(crate) benchmarks: Rc<Benchmarks>,
 }
 
 impl SpaceServices {
@@ -49,6 +51,7 @@ impl SpaceServices {
         let purges = Rc::new(Purges::new(base));
         let deletions = Rc::new(Deletions::new(base, &purges, &changes));
         Self {
+            benchmarks: Rc::new(Benchmarks::new(base)),
             volumes: VolumeServices::new(base, &attachments, &changes, &deletions),
             deletions,
             scrubs: Rc::new(Scrubs::new(base)),
@@ -125,6 +128,7 @@ impl PoolServices {
             volume_checks: Rc::clone(&spaces.volumes.checks),
             volume_growth: Rc::clone(&spaces.volumes.growth),
             dedups: Rc::clone(&spaces.volumes.dedups),
+            benchmarks: Rc::clone(&spaces.benchmarks),
             #[cfg(test)]
             pool_jobs: Rc::clone(&base.pool_jobs),
         };
@@ -174,6 +178,7 @@ impl Engine {
                 &spaces.attachments,
                 &spaces.network,
                 &spaces.volumes.all,
+                &spaces.benchmarks,
                 &pools.recordings,
             )),
             diagnosis,

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use dolmen_api::JobKind;
 
+use crate::benchmarks::{BenchJob, Benchmarks};
 use crate::disks::{DrainJob, Drains, EmptyJob, Rebuilds, ReplaceJob, Replacements};
 use crate::job::{Job, JobWorker};
 use crate::jobs::Kind;
@@ -37,6 +38,7 @@ pub(crate) struct JobServices {
     pub(crate) volume_checks: Rc<VolumeChecks>,
     pub(crate) volume_growth: Rc<VolumeGrowth>,
     pub(crate) dedups: Rc<Dedups>,
+    pub(crate) benchmarks: Rc<Benchmarks>,
     #[cfg(test)]
     pub(crate) pool_jobs: Rc<PoolJobs>,
 }
@@ -66,6 +68,7 @@ static JOBS: &[Line] = &[
     Line { job: &COMPACT, worker: |services| services.dedups.clone() },
     Line { job: &UNDO, worker: |services| services.dedups.clone() },
     Line { job: &ESTIMATE, worker: |services| services.dedups.clone() },
+    Line { job: &BenchJob, worker: |services| services.benchmarks.clone() },
     #[cfg(test)]
     Line { job: &TestJob, worker: |services| Rc::new(TestJobs { pool_jobs: services.pool_jobs.clone() }) },
 ];
@@ -127,6 +130,7 @@ mod tests {
                 "compact",
                 "dedup_undo",
                 "estimate",
+                "bench",
                 "test_only"
             ]
         );

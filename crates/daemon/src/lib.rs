@@ -41,6 +41,7 @@ mod arguments;
 mod attach;
 mod attaching;
 mod base;
+mod benchmarks;
 mod caller;
 mod config;
 mod disks;

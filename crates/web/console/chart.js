@@ -53,7 +53,7 @@ function binaryRoof(value) {
 const SPAN = { ms: 180_000, gapMs: 5000, text: '3 min ago' };
 
 /**
- * A chart of lines over the last three minutes, or over `span`. `history` are points with their time in `at`, the oldest
+ * A chart of lines over the last three minutes, or over `span`, whose ends are called `text` and `end`. `history` are points with their time in `at`, the oldest
  * first; each of `series` is `{name, kind, field}`. A line has a gap where its field is null, or where nothing was looked at.
  */
 export function lines({ title, history, series: fields, show, isBinary = false, least = 10, span = SPAN }) {
@@ -117,6 +117,6 @@ export function lines({ title, history, series: fields, show, isBinary = false, 
       h('span', { class: 'plot-top', 'aria-hidden': 'true' }, show(top)),
       h('span', { class: 'plot-middle', 'aria-hidden': 'true' }, show(top / 2)),
     ),
-    h('div', { class: 'plot-times', 'aria-hidden': 'true' }, h('span', null, span.text), h('span', null, 'now')),
+    h('div', { class: 'plot-times', 'aria-hidden': 'true' }, h('span', null, span.text), h('span', null, span.end ?? 'now')),
   );
 }

@@ -30,6 +30,7 @@ const PAGES = {
   events: ['Events', 'M4 5h12M4 10h12M4 15h8'],
   performance: ['Performance', 'M3 15l4-6 3.500 3.500L17 4M3 17.500h14'],
   plan: ['Planner', 'M4 3h12v14H4zM7 6.500h6M7 10h1M10 10h1M13 10h0M7 13.500h1M10 13.500h3'],
+  bench: ['Bench', 'M3.500 14a6.500 6.500 0 1 1 13 0M10 14l3.500-4.500M3 16.500h14'],
   settings: [
     'Settings',
     'M3 6h7M14 6h3M3 14h3M10 14h7M10 6a2 2 0 1 0 4 0 2 2 0 1 0-4 0M6 14a2 2 0 1 0 4 0 2 2 0 1 0-4 0',
@@ -46,6 +47,7 @@ const LOADERS = {
   events: () => import('./page_events.js'),
   performance: () => import('./page_performance.js'),
   plan: () => import('./page_plan.js'),
+  bench: () => import('./page_bench.js'),
   settings: () => import('./page_settings.js'),
 };
 const MAIN_PAGES = ['home', 'disks', 'spaces', 'jobs'];

@@ -87,9 +87,26 @@ function setJob(job) {
     });
 }
 
+const stop = (job) =>
+  action(
+    'StopJob',
+    'Stop',
+    simple(
+      'StopJob',
+      job,
+      `Stop job ${job.id}`,
+      'The job ends before it is done. What it did stays done, unless the plan says otherwise.',
+      'Stop the job',
+      'stop',
+    ),
+    'small',
+  );
+
 /** Buttons for a job that is not over. */
 export function jobActions(job) {
   if (isOver(job)) return null;
+  // A benchmark that stands would measure nothing, and takes no share of disks.
+  if (job.kind === 'bench') return stop(job);
   return [
     job.state === 'paused' || job.is_pausing
       ? action(
@@ -112,19 +129,7 @@ export function jobActions(job) {
           'small',
         ),
     action('SetJob', 'Priority', setJob(job), 'small'),
-    action(
-      'StopJob',
-      'Stop',
-      simple(
-        'StopJob',
-        job,
-        `Stop job ${job.id}`,
-        'The job ends before it is done. What it did stays done, unless the plan says otherwise.',
-        'Stop the job',
-        'stop',
-      ),
-      'small',
-    ),
+    stop(job),
   ];
 }
 

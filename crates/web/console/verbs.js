@@ -7,6 +7,8 @@ export const ROLES = ['viewer', 'operator', 'admin'];
 
 export const VERBS = {
   ListAttachments: ['/attachments', 'viewer'],
+  ListBenchmarks: ['/benchmarks', 'viewer'],
+  ShowBenchmark: ['/benchmarks/{job}', 'viewer'],
   ListDevices: ['/devices', 'viewer'],
   ListExports: ['/exports', 'viewer'],
   PauseJob: ['/jobs/{job}/pause', 'operator'],
@@ -42,6 +44,7 @@ export const VERBS = {
   ScrubPool: ['/pools/{pool}/scrub', 'operator'],
   CreateSpace: ['/pools/{pool}/spaces', 'operator'],
   AttachSpace: ['/pools/{pool}/spaces/{space}/attach', 'operator'],
+  BenchSpace: ['/pools/{pool}/spaces/{space}/bench', 'admin'],
   ConvertSpace: ['/pools/{pool}/spaces/{space}/convert', 'operator'],
   DeleteSpace: ['/pools/{pool}/spaces/{space}/delete', 'admin'],
   DetachSpace: ['/pools/{pool}/spaces/{space}/detach', 'operator'],

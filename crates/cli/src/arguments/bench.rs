@@ -20,8 +20,14 @@ const TARGETS_MAX: usize = 16;
 pub(crate) struct BenchArguments {
     /// What to measure: POOL/SPACE, or a path (which begins with / or .) of a block device, a file or a folder, or the
     /// address of an NBD export. Of several, each is compared with the first
-    #[arg(required = true, value_name = "TARGET", num_args = 1..=TARGETS_MAX)]
+    #[arg(required_unless_present_any = ["reports", "report"], value_name = "TARGET", num_args = 1..=TARGETS_MAX)]
     pub targets: Vec<String>,
+    /// List the reports of benchmarks that the daemon has run, such as for its console
+    #[arg(long, conflicts_with_all = ["targets", "report"])]
+    pub reports: bool,
+    /// Show the report of the benchmark that the daemon has run as this job
+    #[arg(long, value_name = "JOB", conflicts_with = "targets")]
+    pub report: Option<u64>,
     /// A profile or a group of them; may be repeated; usually `load`, or all those of --profiles
     #[arg(short, long, value_name = "NAME")]
     pub profile: Vec<String>,
@@ -65,6 +71,9 @@ pub(crate) struct BenchArguments {
     /// Measure nothing and write nothing; print what would be done and how long it would take
     #[arg(short = 'n', long = "dry-run")]
     pub dry_run: bool,
+    /// Print each step as a line of JSON among the messages, as the daemon reads them
+    #[arg(long, hide = true)]
+    pub steps: bool,
     /// Write everything that was measured as a JSON document
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

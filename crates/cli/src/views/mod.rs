@@ -2,6 +2,7 @@
 //!
 //! Invariant: a view asks nothing of the daemon; it gets a document and writes to `terminal`.
 
+pub(crate) mod benchmarks;
 pub(crate) mod dedup;
 pub(crate) mod history;
 pub(crate) mod jobs;

@@ -246,6 +246,10 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         ServeSpace: change(async |engine, [pool, space], request| engine.spaces.changes.serve_space(pool, space, request).await);
         UnserveSpace: change(async |engine, [pool, space], request| engine.spaces.changes.unserve_space(pool, space, request).await);
 
+        BenchSpace: change(async |engine, [pool, space], request| engine.spaces.benchmarks.bench_space(pool, space, request).await);
+        ListBenchmarks: question(async |engine, [], _| engine.spaces.benchmarks.list().await);
+        ShowBenchmark: question(async |engine, [job], _| engine.spaces.benchmarks.show(number_of_job(&job)?).await);
+
         ListAllVolumes: question(async |engine, [], _| engine.spaces.volumes.views.all_volumes().await);
         ListVolumes: question(async |engine, [pool], _| engine.spaces.volumes.views.volumes(pool).await);
         ShowVolume: question(async |engine, [pool, space], _| engine.spaces.volumes.views.show_volume(pool, space).await);

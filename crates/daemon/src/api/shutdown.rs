@@ -10,6 +10,7 @@ use crate::answer::Answer;
 use crate::attach::Transports;
 use crate::attaching::{Leave, SpaceAttachments};
 use crate::base::Base;
+use crate::benchmarks::Benchmarks;
 use crate::exports::NbdServer;
 use crate::jobs::Jobs;
 use crate::open_pool::OpenPool;
@@ -32,6 +33,7 @@ pub(crate) struct Stopping {
     attachments: Rc<SpaceAttachments>,
     network: Rc<NetworkListeners>,
     volumes: Rc<Volumes>,
+    benchmarks: Rc<Benchmarks>,
     recordings: Rc<Recordings>,
     jobs: Rc<Jobs>,
     events: Rc<Events>,
@@ -48,6 +50,7 @@ impl Stopping {
         attachments: &Rc<SpaceAttachments>,
         network: &Rc<NetworkListeners>,
         volumes: &Rc<Volumes>,
+        benchmarks: &Rc<Benchmarks>,
         recordings: &Rc<Recordings>,
     ) -> Self {
         Self {
@@ -56,6 +59,7 @@ impl Stopping {
             attachments: Rc::clone(attachments),
             network: Rc::clone(network),
             volumes: Rc::clone(volumes),
+            benchmarks: Rc::clone(benchmarks),
             recordings: Rc::clone(recordings),
             jobs: Rc::clone(&base.jobs),
             events: Rc::clone(&base.events),
@@ -73,6 +77,10 @@ impl Stopping {
     pub(crate) async fn shutdown(&self, request: Shutdown) -> Answer<Change> {
         let _changes = self.pools.changes.take().await;
         self.pools.check_running()?;
+        if !request.dry_run {
+            // It holds its devices, which would keep the daemon for as long as it measures.
+            self.benchmarks.end().await;
+        }
         let pools = self.pools.open_pools();
         if request.hand_over {
             return self.shutdown_unmounted(request, pools, Closing::default()).await;

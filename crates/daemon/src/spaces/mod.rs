@@ -9,7 +9,7 @@ mod scrub;
 mod trash;
 mod write_cache;
 
-pub(crate) use changes::{SpaceChanges, plan_new_space};
+pub(crate) use changes::{SpaceChanges, full_name, plan_new_space};
 pub(crate) use conversion::{Conversions, ConvertJob};
 pub(crate) use listeners::NetworkListeners;
 pub(crate) use narrowing::{Narrowings, has_no_room, narrow, narrowings};

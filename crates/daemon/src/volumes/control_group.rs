@@ -33,7 +33,7 @@ struct ControlGroup {
 
 /// Bounds of a process of a worker, and of the tools that it starts.
 #[derive(Debug)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     /// Kept for as long as the process lives.
     _group: Option<ControlGroup>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Bounds {
 impl Bounds {
     /// Bounds a process that has not begun to work: by a group of this name, and by the size of its address space where no group
     /// bounds its memory.
-    pub(super) fn of(name: &str, pid: u32) -> Self {
+    pub(crate) fn of(name: &str, pid: u32) -> Self {
         let group = ControlGroup::with(name, pid);
         let memory = memory_of(&fs::read_to_string("/proc/meminfo").unwrap_or_default());
         if !group.as_ref().is_some_and(ControlGroup::bounds_memory) {

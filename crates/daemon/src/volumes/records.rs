@@ -44,6 +44,18 @@ pub(super) async fn read(space: &Space) -> Answer<Option<Found>> {
     }))
 }
 
+/// Refuses to overwrite a space that carries a volume, mounted or not; `name` is that of both.
+pub(crate) async fn check_carries_none(space: &Space, name: &str) -> Answer<()> {
+    if read(space).await?.is_none() {
+        return Ok(());
+    }
+    let message = format!("space {name} carries a volume, which would be overwritten; nothing was changed");
+    let hint = format!(
+        "choose another space or profiles that only read; `dolmen volume show {name}` shows the volume"
+    );
+    Err(ErrorBody::new(ErrorCode::ForeignData, message).on(name).hint(hint))
+}
+
 /// Writes the record of the volume on a space; durable when this returns.
 pub(super) async fn put(space: &Space, record: &VolumeRecord, name: &str) -> Answer<()> {
     let attribute = attribute(record, name)?;

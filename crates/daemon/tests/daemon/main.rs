@@ -9,6 +9,8 @@ mod attached;
 #[cfg(test)]
 mod bad;
 #[cfg(test)]
+mod benchmarks;
+#[cfg(test)]
 mod checks;
 #[cfg(test)]
 mod client;

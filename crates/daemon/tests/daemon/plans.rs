@@ -76,7 +76,7 @@ fn a_fixed_space_says_why_it_takes_more_than_its_size() {
 }
 
 /// Changes that this pool has nothing for, with the tests that ask for their plans.
-const PLANNED_ELSEWHERE: [(&str, &str); 33] = [
+const PLANNED_ELSEWHERE: [(&str, &str); 34] = [
     ("/v1/pools/{pool}/disks/{disk}/grow", "a_disk_that_has_grown_is_reported_and_used_on_request"),
     (
         "/v1/pools/{pool}/keep_room",
@@ -107,6 +107,7 @@ const PLANNED_ELSEWHERE: [(&str, &str); 33] = [
     ("/v1/pools/{pool}/volumes/{space}/delete", "a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing"),
     ("/v1/pools/{pool}/volumes/{space}/check", "a_volume_is_checked_and_a_foreign_file_system_is_adopted"),
     ("/v1/pools/{pool}/volumes/{space}/adopt", "a_volume_is_checked_and_a_foreign_file_system_is_adopted"),
+    ("/v1/pools/{pool}/spaces/{space}/bench", "a_benchmark_is_a_job_and_its_report_is_kept"),
     ("/v1/pools/{pool}/volumes/{space}/compact", "a_dry_run_of_a_deduplication_begins_nothing"),
     ("/v1/pools/{pool}/volumes/{space}/dedup/estimate", "a_dry_run_of_a_deduplication_begins_nothing"),
     ("/v1/pools/{pool}/volumes/{space}/dedup/enable", "a_dry_run_of_a_deduplication_begins_nothing"),

@@ -7,6 +7,7 @@ mod consent;
 mod error;
 mod file;
 mod generator;
+mod kept;
 mod machine;
 mod nbd;
 mod progress;
@@ -30,7 +31,7 @@ use self::consent::consent;
 pub(crate) use self::error::BenchError;
 use self::generator::{Fio, Installed};
 use self::machine::{command, machine, seconds_since_1970};
-use self::progress::Progress;
+use self::progress::{Progress, Telling};
 use self::target::{Prepared, TargetInspector};
 use self::view::{PlanDocument, show_plan, show_report};
 use crate::arguments::bench::BenchArguments;
@@ -57,6 +58,9 @@ pub(crate) fn run(
     format: Format,
     out: &mut Out<'_>,
 ) -> Result<ExitCode, CliError> {
+    if arguments.reports || arguments.report.is_some() {
+        return kept::run(arguments.report, client, format, out);
+    }
     let profiles = profiles_of(arguments)?;
     let rehearsal = if arguments.dry_run { Rehearsal::Ask } else { Rehearsal::Make };
     let reports = Reports::check(&paths_of(&[&arguments.json, &arguments.csv, &arguments.html]), rehearsal)?;
@@ -83,7 +87,8 @@ pub(crate) fn run(
     check(&plan, &installed)?;
     let filled = plan.targets.iter().enumerate().filter(|(_, target)| target.is_filled);
     let fill: Vec<usize> = filled.map(|(at, _)| at).collect();
-    let (report, halted) = measured(&plan, &fill, &signals, out)?;
+    let progress = Progress::new(&plan, if arguments.steps { Telling::Steps } else { Telling::Words });
+    let (report, halted) = measured(&plan, &fill, &signals, progress, out)?;
     // The files that were made go away before anything else is said or done.
     drop(prepared);
     show(&report, arguments, format, out)?;
@@ -235,11 +240,11 @@ fn measured(
     plan: &Plan,
     fill: &[usize],
     signals: &Signals,
+    mut progress: Progress<'_>,
     out: &mut Out<'_>,
 ) -> Result<(Report, Option<Halt<BenchError>>), BenchError> {
     let mut fio = Fio::new(Arc::clone(&signals.came))?;
     let started_s = seconds_since_1970();
-    let mut progress = Progress::new(plan);
     let Outcome { runs, idle, halted } =
         dolmen_bench::measure(plan, fill, &mut fio, &mut |event| progress.print(&event, out));
     if out.messages_kind == Kind::Terminal {

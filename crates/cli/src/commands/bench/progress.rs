@@ -2,6 +2,7 @@
 
 use dolmen_bench::{Event, Plan, Step};
 use dolmen_units::Bytes;
+use serde::Serialize;
 
 use super::machine::milliseconds;
 use crate::terminal::out::{Kind, Out};
@@ -10,9 +11,28 @@ use dolmen_api::duration;
 /// Characters of a line that is overwritten: one that wraps would leave pieces behind.
 const LINE_MAX: usize = 79;
 
+/// How progress is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// In words for people.
+    Words,
+    /// Each step as a line of JSON, for the daemon.
+    Steps,
+}
+
+/// A step for the daemon.
+#[derive(Debug, Serialize)]
+struct StepLine<'a> {
+    step: &'a str,
+    done: usize,
+    total: usize,
+    left_s: Option<u64>,
+}
+
 /// Tells how far a run is.
 pub(super) struct Progress<'a> {
     plan: &'a Plan,
+    telling: Telling,
     /// When what is under way began: filling a target, or measuring.
     began_ms: u64,
     round_reported: Option<(u32, usize)>,
@@ -21,8 +41,8 @@ pub(super) struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     /// Of a plan that begins now.
-    pub(super) fn new(plan: &'a Plan) -> Self {
-        Self { plan, began_ms: milliseconds(), round_reported: None, target_reported: None }
+    pub(super) fn new(plan: &'a Plan, telling: Telling) -> Self {
+        Self { plan, telling, began_ms: milliseconds(), round_reported: None, target_reported: None }
     }
 
     /// Tells what goes on: every event on a terminal, now and then elsewhere.
@@ -33,7 +53,14 @@ impl<'a> Progress<'a> {
                 if is_new {
                     self.began_ms = milliseconds();
                 }
-                show(&self.filling(target, done, total), is_new, out);
+                let text = self.filling(target, done, total);
+                match self.telling {
+                    Telling::Words => show(&text, is_new, out),
+                    Telling::Steps => {
+                        let total = self.plan.steps().len();
+                        tell(&StepLine { step: &text, done: 0, total, left_s: None }, out);
+                    }
+                }
             }
             Event::Step { step, done, total, spent_ms, left_ms } => {
                 if done == 0 {
@@ -42,8 +69,17 @@ impl<'a> Progress<'a> {
                 let place = (step.round, step.profile);
                 let is_new = self.round_reported.replace(place) != Some(place);
                 let took = milliseconds().saturating_sub(self.began_ms);
-                let left = duration(left_ms_of(took, spent_ms, left_ms).div_ceil(1000));
-                show(&format!("{done} of {total} done, {left} left: {}", self.step(step)), is_new, out);
+                let left_s = left_ms_of(took, spent_ms, left_ms).div_ceil(1000);
+                let text = self.step(step);
+                match self.telling {
+                    Telling::Words => {
+                        let left = duration(left_s);
+                        show(&format!("{done} of {total} done, {left} left: {text}"), is_new, out);
+                    }
+                    Telling::Steps => {
+                        tell(&StepLine { step: &text, done, total, left_s: Some(left_s) }, out);
+                    }
+                }
             }
             Event::Measured { .. } => {}
         }
@@ -75,6 +111,11 @@ impl<'a> Progress<'a> {
     fn name(&self, target: usize) -> &str {
         self.plan.targets.get(target).map_or("", |target| target.name.as_str())
     }
+}
+
+fn tell(line: &StepLine<'_>, out: &mut Out<'_>) {
+    // Texts and numbers can always be written down.
+    serde_json::to_string(line).iter().for_each(|line| out.print(line));
 }
 
 fn show(text: &str, is_new: bool, out: &mut Out<'_>) {
