@@ -12,5 +12,6 @@ mod manual;
 mod plans;
 mod repetition;
 mod sight;
+mod slab_map;
 mod trouble;
 mod views;
