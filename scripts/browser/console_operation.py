@@ -5,7 +5,7 @@ import time
 from urllib.parse import parse_qs, urlsplit
 
 from console_load import Client, Load
-from console_page import POOL, eventually, expect
+from console_page import FORMS, POOL, Console, eventually, expect
 
 
 class Operation:
@@ -216,6 +216,40 @@ class Operation:
         console.show("disks")
         console.sees("the disk", "bay5")
         self.say("the wizard adds a disk, with the room before and afterwards")
+
+    def slab_map(self):
+        """The slab map of a pool is asked for while it is open alone, and fits in light, in dark and on a phone."""
+        for form in FORMS:
+            console = Console(self.browser, self.arguments, form).sign_in(
+                self.arguments.user, self.arguments.password
+            )
+            asked = []
+            console.page.on("request", lambda sent, asked=asked: "/slabs" in sent.url and asked.append(sent.url))
+            console.show(f"pools/{POOL}")
+            console.sees("the room on each disk", "Room on each disk")
+            time.sleep(2)
+            expect("a closed map asks nothing", not asked, asked)
+            summary = console.page.locator("summary", has_text="Slab map")
+            summary.click()
+            bars = console.page.locator("svg.slabs")
+            eventually("each of the five disks has a bar", 15, lambda: bars.count() == 5)
+            label = bars.first.get_attribute("aria-label")
+            expect("a bar says what lies on its disk", re.search(r"vm \S+ %.*, free \d", label), label)
+            console.sees("the legend", "vm", selector=".fold .legend")
+            console.is_accessible(f"the slab map ({form})")
+            console.fits(f"the slab map ({form})")
+            console.page.locator(".fold").scroll_into_view_if_needed()
+            console.shot(f"slab-map-{form}", form != "phone")
+            if form == "light":
+                eventually("an open map is asked for again", 20, lambda: len(asked) > 1)
+                summary.click()
+                eventually("a closed map shows nothing", 5, lambda: not bars.count())
+                time.sleep(1)
+                before = len(asked)
+                time.sleep(11)
+                expect("a closed map asks nothing more", len(asked) == before, asked)
+            console.close()
+        self.say("the slab map shows what lies where, and asks while it is open alone")
 
     def every_action(self):
         """Each action of a page opens a dialog with a plan, or a reason, and a command line that dolmen understands."""

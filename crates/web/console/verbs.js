@@ -40,6 +40,7 @@ export const VERBS = {
   SetRepairAfter: ['/pools/{pool}/repair_after', 'admin'],
   ResyncPool: ['/pools/{pool}/resync', 'operator'],
   ScrubPool: ['/pools/{pool}/scrub', 'operator'],
+  ShowSlabMap: ['/pools/{pool}/slabs', 'viewer'],
   CreateSpace: ['/pools/{pool}/spaces', 'operator'],
   AttachSpace: ['/pools/{pool}/spaces/{space}/attach', 'operator'],
   ConvertSpace: ['/pools/{pool}/spaces/{space}/convert', 'operator'],
