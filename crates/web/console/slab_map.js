@@ -148,16 +148,18 @@ function mapView(pool, map) {
 }
 
 function content(pool) {
-  const { document, error } = keep(`${pathOf('ShowSlabMap', { pool: pool.name })}?cells=${CELLS}`, AGAIN_S);
-  if (document) return mapView(pool, document);
+  const { document: map, error } = keep(`${pathOf('ShowSlabMap', { pool: pool.name })}?cells=${CELLS}`, AGAIN_S);
+  if (map) return mapView(pool, map);
   return h('p', { class: error ? 'bad-text' : 'quiet' }, error ? prose(error.message) : 'Looking at all rows …');
 }
 
 /** The slab map of a pool, which somebody opens. */
 export function slabMapCard(pool) {
   const isOpen = openMaps.has(pool.id);
-  const ontoggle = (event) => {
-    if (event.currentTarget.open) openMaps.add(pool.id);
+  const ontoggle = ({ currentTarget: fold }) => {
+    // Each drawing makes an element that opens as well, and drops it where the page has one.
+    if (!fold.isConnected || fold.open === openMaps.has(pool.id)) return;
+    if (fold.open) openMaps.add(pool.id);
     else openMaps.delete(pool.id);
     redraw();
   };

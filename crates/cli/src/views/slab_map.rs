@@ -68,7 +68,7 @@ impl<'a> Legend<'a> {
         (if is_half_full { letter } else { letter.to_ascii_lowercase() }, tone)
     }
 
-    /// The cells of a disk as a line. Neighbours that look alike are painted together.
+    /// The cells of a disk as a line. Neighbours of one colour are painted together.
     fn line(&self, disk: &DiskSlabs, paint: Paint) -> String {
         let (mut line, mut run, mut tone) = (String::new(), String::new(), Tone::Plain);
         for (letter, next) in disk.cells.iter().map(|cell| self.cell(cell)) {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_look_alike_are_painted_together() {
+    fn neighbours_of_one_colour_are_painted_together() {
         let owners = vec![owner("a", 9), owner("b", 5)];
         let cells = [0, 0, 1, 1].map(|nth| cell(&[(nth, 100)], 0, 0)).to_vec();
         let (free_units, stale_units, units) = (0, 0, 400);

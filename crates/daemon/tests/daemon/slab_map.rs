@@ -57,8 +57,8 @@ fn a_slab_map_names_the_spaces_of_each_cell_and_is_kept_for_seconds() {
 
 #[test]
 fn a_number_of_cells_that_no_map_has_is_refused() {
-    let world = World::new(1);
-    world.make_tank(&["d0"]);
+    let world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
     for (query, says) in [
         ("?cells=0", "0 cells a disk were asked for, and a slab map has 1 to 512"),
         ("?cells=513", "513 cells a disk were asked for, and a slab map has 1 to 512"),
