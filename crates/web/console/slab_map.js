@@ -103,7 +103,7 @@ function mapView(pool, map) {
         others.length > 0 && [OTHERS, `${others.length} more ${bytes(sum(others, 'used_bytes'))}`],
         !others.length && isMixed && [OTHERS, 'small parts of several'],
         ['empty', `free ${size(sum(disks, 'free_units'))}`],
-        stale > 0 && ['stale', `being filled, or behind: ${bytes(stale)}`],
+        stale > 0 && ['stale', `being filled or stale: ${bytes(stale)}`],
       ].filter(Boolean),
     ),
     disks.map((disk) =>
@@ -135,7 +135,7 @@ function mapView(pool, map) {
           cell: (disk) => disk.content.map(([name, units]) => `${name} ${size(units)}`).join(' · ') || 'nothing',
         },
         {
-          title: 'Being filled, or behind',
+          title: 'Being filled or stale',
           isNumber: true,
           cell: (disk) => (disk.stale_units ? size(disk.stale_units) : '–'),
         },
