@@ -107,6 +107,7 @@ class Suite(Setup, Operation, Trouble, Server, Look, Cost):
             self.bench,
             self.volume,
             self.add_disks,
+            self.slab_map,
             self.every_action,
             self.two_browsers,
             self.expired_session,

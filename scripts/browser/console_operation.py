@@ -5,7 +5,7 @@ import time
 from urllib.parse import parse_qs, urlsplit
 
 from console_load import Client, Load
-from console_page import POOL, eventually, expect
+from console_page import FORMS, POOL, Console, eventually, expect
 
 
 class Operation:
@@ -281,6 +281,47 @@ class Operation:
         console.show("disks")
         console.sees("the disk", "bay5")
         self.say("the wizard adds a disk, with the room before and afterwards")
+
+    def slab_map(self):
+        """The slab map of a pool is asked for while it is open alone, and fits in light, in dark and on a phone."""
+        for form in FORMS:
+            console = Console(self.browser, self.arguments, form).sign_in(
+                self.arguments.user, self.arguments.password
+            )
+            asked = []
+            console.page.on("request", lambda sent, asked=asked: "/slabs" in sent.url and asked.append(sent.url))
+            console.show(f"pools/{POOL}")
+            console.sees("the room on each disk", "Room on each disk")
+            # Events arrive while the driver waits in the browser.
+            console.page.wait_for_timeout(2000)
+            expect("a closed map asks nothing", not asked, asked)
+            summary = console.page.locator("summary", has_text="Slab map")
+            summary.click()
+            bars = console.page.locator("svg.slabs")
+            eventually("each of the five disks has a bar", 15, lambda: bars.count() == 5)
+            labels = [bar.get_attribute("aria-label") for bar in bars.all()]
+            is_found = any(re.search(r"vm \S+ %.*, free \d", label) for label in labels)
+            expect("a bar says what lies on its disk", is_found, labels)
+            console.sees("the legend", "vm", selector=".fold .legend")
+            console.is_accessible(f"the slab map ({form})")
+            console.fits(f"the slab map ({form})")
+            if form == "phone":
+                summary.evaluate("node => node.scrollIntoView()")
+            console.shot(f"slab-map-{form}", form != "phone")
+            if form == "light":
+                eventually(
+                    "an open map is asked for again",
+                    20,
+                    lambda: (console.page.wait_for_timeout(100), len(asked) > 1)[1],
+                )
+                summary.click()
+                eventually("a closed map shows nothing", 5, lambda: not bars.count())
+                console.page.wait_for_timeout(1000)
+                before = len(asked)
+                console.page.wait_for_timeout(12000)
+                expect("a closed map asks nothing more", len(asked) == before, asked)
+            console.close()
+        self.say("the slab map shows what lies where, and asks while it is open alone")
 
     def every_action(self):
         """Each action of a page opens a dialog with a plan, or a reason, and a command line that dolmen understands."""

@@ -1315,6 +1315,20 @@ _SHOW_SHARE = Verb(
         "stopping", "internal",
     ),
 )
+_SHOW_SLAB_MAP = Verb(
+    name="ShowSlabMap",
+    method="GET",
+    path="/v1/pools/{pool}/slabs",
+    parameters={"pool": str},
+    request=types.ShowSlabMapQuery,
+    answer=types.SlabMap,
+    role="viewer",
+    is_idempotent=True,
+    has_job=False,
+    error_codes=(
+        "bad_request", "no_such_pool", "busy", "io", "permission", "stopping", "internal",
+    ),
+)
 _SHOW_SPACE = Verb(
     name="ShowSpace",
     method="GET",
@@ -1566,6 +1580,7 @@ VERBS: Mapping[str, Verb[object]] = {
     "show_pool": _SHOW_POOL,
     "show_room": _SHOW_ROOM,
     "show_share": _SHOW_SHARE,
+    "show_slab_map": _SHOW_SLAB_MAP,
     "show_space": _SHOW_SPACE,
     "show_status": _SHOW_STATUS,
     "show_version": _SHOW_VERSION,
@@ -3569,6 +3584,22 @@ class Verbs:
         stopping, internal.
         """
         return self._call(_SHOW_SHARE, {"pool": pool, "space": space, "share": share}, {}, timeout)
+
+    def show_slab_map(
+        self,
+        pool: str,
+        *,
+        cells: Optional[int] = None,
+        timeout: Optional[float] = None,
+    ) -> types.SlabMap:
+        """Shows where on the disks of a pool slabs of which space lie.
+
+        cells: Cells of each disk, from 1 to 512; 64 without it.
+
+        Least role: viewer.
+        Error codes: bad_request, no_such_pool, busy, io, permission, stopping, internal.
+        """
+        return self._call(_SHOW_SLAB_MAP, {"pool": pool}, {"cells": cells}, timeout)
 
     def show_space(
         self,

@@ -217,6 +217,9 @@ ShareState = Literal["unknown", "up", "answers", "down", "off"]
 # Step of a share that can fail.
 ShareStep = Literal["change", "probe", "configuration", "connection", "protocol", "listing"]
 
+# What slabs are for.
+SlabPurpose = Literal["space", "trash", "deleted", "write_cache", "shadow", "conversion"]
+
 # How a space is to be attached.
 Transport = Literal["auto", "loop", "ublk", "loop_uring"]
 
@@ -1426,6 +1429,36 @@ class DiskRoom:
 
     slot: Unsigned
     """Its place in the pool."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class DiskSlabs:
+    """Cells of a disk."""
+
+    cells: List[SlabCell]
+    """Its cells, in order of address: as many as were asked for, but no more than it has allocation units. They differ
+    by one allocation unit at most."""
+
+    free_units: Unsigned
+    """Of them, those that no slab has."""
+
+    is_absent: bool
+    """Whether it is absent: the cells are what the pool has on record of it."""
+
+    name: str
+    """Where it is, or its identity."""
+
+    slot: Unsigned
+    """Its place in the pool."""
+
+    stale_units: Unsigned
+    """Of them, those of slabs that miss something."""
+
+    units: Unsigned
+    """Its allocation units."""
 
     extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """Fields of a later daemon, which this version of the package does not know."""
@@ -2951,6 +2984,14 @@ class ShowHistoryQuery:
 
 
 @dataclass
+class ShowSlabMapQuery:
+    """Query of ShowSlabMap."""
+
+    cells: Optional[Unsigned] = None
+    """Cells of each disk, from 1 to 512; 64 without it."""
+
+
+@dataclass
 class Shutdown:
     """Ends the daemon."""
 
@@ -2968,6 +3009,93 @@ class Simple:
 
     dry_run: Optional[bool] = None
     """Only tell what would happen."""
+
+
+@dataclass
+class SlabCell:
+    """A range of allocation units of a disk."""
+
+    free_units: Unsigned
+    """Of them, those that no slab has."""
+
+    units: Unsigned
+    """Its allocation units."""
+
+    other_units: Optional[Unsigned] = None
+    """What all other owners have of it; left out where there are none."""
+
+    owners: List[SlabShare] = field(default_factory=list)
+    """The three owners with the most of it, the largest first; left out where it is free."""
+
+    stale_units: Optional[Unsigned] = None
+    """Of them, those of slabs that miss something; left out where there are none."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class SlabMap:
+    """Where on the disks of a pool slabs lie. Allocation units that are neither free nor of an owner were claimed or
+    freed while the map was made."""
+
+    age_s: Unsigned
+    """Seconds since the map was made: questions within a few seconds get the same map."""
+
+    disks: List[DiskSlabs]
+    """The disks, by slot."""
+
+    owners: List[SlabOwner]
+    """What has slabs."""
+
+    pool: str
+    """The pool."""
+
+    schema: Unsigned
+    """Version of the documents of the API."""
+
+    unit_bytes: Unsigned
+    """Bytes of an allocation unit."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class SlabOwner:
+    """What has slabs, with what it has on all disks."""
+
+    name: str
+    """What people call it: the name of the space, with what its slabs are for unless these are its rows."""
+
+    purpose: SlabPurpose
+    """What its slabs are for."""
+
+    stale_bytes: Unsigned
+    """Of them, bytes of slabs that miss something: they are being filled, or wait for a resync."""
+
+    used_bytes: Unsigned
+    """Bytes of its slabs."""
+
+    space: Optional[str] = None
+    """The space; left out of a write cache."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class SlabShare:
+    """Part of a cell that one owner has."""
+
+    owner: Unsigned
+    """Place of the owner in the list of owners, from 0 on."""
+
+    units: Unsigned
+    """Its allocation units in the cell."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
 
 
 @dataclass

@@ -85,6 +85,7 @@ class EachVerbOfARealDaemon(unittest.TestCase):
         self.assertEqual([each.slot for each in client.list_disks(POOL).disks], [0, 1, 2, 3])
         self.assertGreater(client.show_room(POOL).free_bytes, 0)
         self.assertEqual(client.show_history(POOL, of="disk", name="0").step_s, 10)
+        self.assertEqual([len(disk.cells) for disk in client.show_slab_map(POOL, cells=16).disks], [16] * 4)
         client.do("set_repair_after", POOL, seconds=3600)
         client.do("set_keep_room", POOL, losses=0)
         client.do("set_alert_at", POOL, percents=[70, 90])

@@ -33,6 +33,7 @@ mod request;
 mod room;
 mod share;
 mod shell;
+mod slab_map;
 mod smart;
 mod space;
 mod status;
@@ -88,6 +89,7 @@ pub use share::{
     ShareState, ShareStep, Shares,
 };
 pub use shell::shell_word;
+pub use slab_map::{DiskSlabs, SlabCell, SlabMap, SlabMapQuery, SlabOwner, SlabPurpose, SlabShare};
 pub use smart::Smart;
 pub use space::{
     ConvertSpace, CreateSpace, FormerLayout, Integrity, Provisioning, RenameSpace, ResiliencyKind,

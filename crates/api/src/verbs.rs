@@ -11,8 +11,9 @@ use crate::{
     JobDocument, Jobs, LocateDisk, MountVolume, Nothing, OnlineDisk, PoolDocument, Pools, PurgeTrash, Quotas,
     RemoveQuota, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, RevokeShare,
     RunDedup, ServeSpace, SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits,
-    SetQuota, SetRepairAfter, SetReserve, ShareDocument, ShareSessions, Shares, Shutdown, Simple,
-    SpaceDocument, Spaces, Status, Trash, UndoDedup, Version, VolumeCheck, VolumeDocument, Volumes, Why,
+    SetQuota, SetRepairAfter, SetReserve, ShareDocument, ShareSessions, Shares, Shutdown, Simple, SlabMap,
+    SlabMapQuery, SpaceDocument, Spaces, Status, Trash, UndoDedup, Version, VolumeCheck, VolumeDocument,
+    Volumes, Why,
 };
 
 declare_verbs! {
@@ -55,6 +56,8 @@ declare_verbs! {
     ShowHistory = question "/pools/{pool}/history" [pool] HistoryQuery => History, Viewer, [NoSuchSpace, NoSuchDisk];
     /// Shows where the bytes of a pool are, and what still fits.
     ShowRoom = question "/pools/{pool}/df" [pool] Nothing => Df, Viewer, [];
+    /// Shows where on the disks of a pool slabs of which space lie.
+    ShowSlabMap = question "/pools/{pool}/slabs" [pool] SlabMapQuery => SlabMap, Viewer, [];
     /// Closes a pool and gives it up, so that any host may open it.
     ExportPool = change "/pools/{pool}/export" [pool] Simple, Admin, Other, Never, [ForeignData, Missing, Config, Unsupported];
     /// Destroys a pool.

@@ -87,6 +87,19 @@ pub async fn join_all<T>(futures: impl IntoIterator<Item = impl Future<Output = 
     slots.into_iter().filter_map(|(_, _, value)| value).collect()
 }
 
+/// Lets every other task of this thread that is ready run first.
+pub async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Which of two futures was ready first, with its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Either<A, B> {

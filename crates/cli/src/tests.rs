@@ -13,5 +13,6 @@ mod manual;
 mod plans;
 mod repetition;
 mod sight;
+mod slab_map;
 mod trouble;
 mod views;

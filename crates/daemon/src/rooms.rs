@@ -9,11 +9,9 @@
 //! Invariant: what is known is known of exactly these offers. A question that finds others computes again.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 
 use dolmen_block_io::sync::Notify;
 use dolmen_placement::{Offer, Placer, Request};
@@ -162,19 +160,6 @@ impl Rooms {
     }
 }
 
-/// Lets everything else on this thread that is ready go first: a question about many spaces does so between two of them.
-pub(crate) async fn yield_now() {
-    let mut has_yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 /// Returns what a space with such rows could take on these disks, without a filling on the engine's thread.
 pub(crate) async fn usable_for(offers: &Rc<[Offer]>, spec: &SpaceSpec) -> Bytes {
     let Some(kind) = Kind::of(spec) else { return Bytes::ZERO };
@@ -197,7 +182,7 @@ pub(crate) fn usable_now(offers: &[Offer], spec: &SpaceSpec) -> Bytes {
 mod tests {
     use std::future::Future;
     use std::pin::Pin;
-    use std::task::{Context, Waker};
+    use std::task::{Context, Poll, Waker};
 
     use dolmen_disk::Extent;
     use dolmen_space::Resiliency;

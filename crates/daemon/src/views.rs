@@ -5,6 +5,7 @@ use std::rc::Rc;
 use dolmen_api::{
     Disk, DiskState, Export, Finding, FormerLayout, Health, NetworkExport, Pool, PoolState, SpaceLimits,
 };
+use dolmen_block_io::sync::yield_now;
 use dolmen_disk::MemberState;
 use dolmen_pool::{PoolState as State, Role};
 use dolmen_space::{Layout, Limits, Provisioning, Space, WriteCache};
@@ -20,7 +21,6 @@ use crate::open_pool::{OpenPool, key_of};
 use crate::open_pools::OpenPools;
 use crate::plan::Offered;
 use crate::resiliency::{integrity_of, resiliency_of};
-use crate::rooms::yield_now;
 use crate::settings::fill_of;
 use crate::state::{Backing, Slow, is_here};
 

@@ -30,7 +30,7 @@
 //! slabs as planners say: `replacement` what a disk has to another, `removal` to `slab_targets` on several (docs/design/0010), `declare_lost` gives up what a lost one
 //! alone had (docs/design/0025), and `rebalance` to emptier ones (docs/design/0012); `convert` moves rows to another of the
 //! `layouts` of their space, by `conversion_shadow`, while clients go on (`moving`, docs/design/0020); `verify` looks at all of it,
-//! in the order that `scrub` keeps, and `header` at what slabs say of themselves. `trash` keeps deleted spaces and purges them
+//! in the order that `scrub` keeps, and `header` at what slabs say of themselves. `slab_map` tells where they lie. `trash` keeps deleted spaces and purges them
 //! (docs/design/0018), and `exchange` frees their rows. [`salvage`] is what slabs say for whoever has no map (docs/design/0019).
 //!
 //! What clients ask for begins in `request`, which counts it and keeps to the `limits` of spaces: `bucket` to what they may have
@@ -110,6 +110,9 @@ pub use policy::handles::{Caches, Changes, Conversions, Members, Moves, Scrubs, 
 pub use policy::rebalance::RebalanceForecast;
 pub use policy::removal::{RemovalForecast, StuckRows};
 pub use policy::scrub::{SCRUB_CHECKPOINT_EVERY, Scrub, ScrubPlace, ScrubPosition};
+pub use policy::slab_map::{
+    CELL_OWNERS_MAX, CellCount, CellShare, DiskCells, SlabCell, SlabMap, SlabOwner, SlabPurpose,
+};
 pub use policy::sole_copy::Lost;
 pub use policy::verify::{HEADERS_NAMED_MAX, Verification};
 pub use relocation::resync::Resynced;

@@ -9,6 +9,7 @@ import { action, card, empty, facts, health, jobView, pageHead, pill, poolBar, r
 import { diskHealth } from './disk_health.js';
 import { jobActions } from './page_jobs.js';
 import { importPool, poolMenu, simplePoolAction } from './pool_actions.js';
+import { slabMapCard } from './slab_map.js';
 import { addDisks } from './wizard_add.js';
 import { newPool } from './wizard_pool.js';
 import { replaceDisk } from './wizard_replace.js';
@@ -268,6 +269,7 @@ function detail(name) {
       : null,
     fitsCard(room),
     disksCard(pool, room),
+    pool.state === 'closed' ? null : slabMapCard(pool),
     cacheCard(pool),
     card(
       'Settings',

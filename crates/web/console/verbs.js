@@ -42,6 +42,7 @@ export const VERBS = {
   SetRepairAfter: ['/pools/{pool}/repair_after', 'admin'],
   ResyncPool: ['/pools/{pool}/resync', 'operator'],
   ScrubPool: ['/pools/{pool}/scrub', 'operator'],
+  ShowSlabMap: ['/pools/{pool}/slabs', 'viewer'],
   CreateSpace: ['/pools/{pool}/spaces', 'operator'],
   AttachSpace: ['/pools/{pool}/spaces/{space}/attach', 'operator'],
   BenchSpace: ['/pools/{pool}/spaces/{space}/bench', 'admin'],

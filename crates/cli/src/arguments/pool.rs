@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use dolmen_api::SlabMapQuery;
 use dolmen_units::{Bytes, Name};
 
 use crate::arguments::common::{DestroyDisks, DestroyName, DryRun, PoolChange, PoolTarget, Waiting};
@@ -17,6 +18,8 @@ pub(crate) enum PoolCommand {
     List,
     /// Show a pool with its disks and spaces
     Show(PoolTarget),
+    /// Show which space lies where on each disk of a pool, and what is free
+    Map(PoolMap),
     /// Close a pool and give it up, so that any host may import it
     Export(PoolChange),
     /// Open a pool that is on disks of this host; without a name or a path, list those that could be opened
@@ -57,6 +60,16 @@ pub(crate) struct PoolCreate {
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,
+}
+
+/// `dolmen pool map`
+#[derive(Debug, Args)]
+pub(crate) struct PoolMap {
+    /// The pool
+    pub pool: Name,
+    /// Cells of each disk, at most 512; usually as many as the terminal has room for, and 64 elsewhere
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=SlabMapQuery::CELLS_MAX))]
+    pub cells: Option<u64>,
 }
 
 /// `dolmen pool add`

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use dolmen_api::{
     AddDisks, CreatePool, Destroy, DrainWriteCache, ImportMode, ImportPool, Pool, ResizeWriteCache,
-    SetAlertAt, SetKeepRoom, SetRepairAfter, Simple, verb,
+    SetAlertAt, SetKeepRoom, SetRepairAfter, Simple, SlabMapQuery, verb,
 };
 
 use crate::arguments::ScrubArguments;
 use crate::arguments::common::{Format, Waiting};
 use crate::arguments::pool::{
-    PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolImport, PoolRebalance, PoolRemove, PoolResync, PoolSet,
+    PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolImport, PoolMap, PoolRebalance, PoolRemove,
+    PoolResync, PoolSet,
 };
 use crate::arguments::values::{AlertAt, Rate, RepairAfter};
 use crate::commands::disk::{disk_word, in_enclosures};
@@ -19,7 +20,9 @@ use crate::error::CliError;
 use crate::session::change::{ChangeSequence, Session};
 use crate::session::client::call;
 use crate::session::disks::{Disks, absolute};
+use crate::terminal::out::Kind;
 use crate::views::pools::{show_other_pools, show_pool, show_pools};
+use crate::views::slab_map::{LABEL_COLUMNS, show_slab_map};
 
 /// `dolmen pool`
 pub(crate) fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliError> {
@@ -41,6 +44,7 @@ pub(crate) fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Resul
             show_pool(&document.value, &spaces.value, session.out);
             Ok(())
         }
+        PoolCommand::Map(arguments) => pool_map(session, &arguments),
         PoolCommand::Export(arguments) => {
             let asked = call::<verb::ExportPool>([arguments.pool.as_str()]);
             session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
@@ -57,6 +61,16 @@ pub(crate) fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Resul
             session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
         }
     }
+}
+
+fn pool_map(session: &mut Session<'_, '_>, arguments: &PoolMap) -> Result<(), CliError> {
+    let columns = session.out.columns.filter(|_| session.out.results_kind == Kind::Terminal);
+    let fit = columns.and_then(|columns| u64::try_from(columns.saturating_sub(LABEL_COLUMNS)).ok());
+    let usual = fit.map_or(SlabMapQuery::CELLS_USUAL, |fit| fit.clamp(1, SlabMapQuery::CELLS_MAX));
+    let query = SlabMapQuery { cells: Some(arguments.cells.unwrap_or(usual)) };
+    let document = session.client.look_for(&call::<verb::ShowSlabMap>([arguments.pool.as_str()]), &query)?;
+    session.show(&document, show_slab_map);
+    Ok(())
 }
 
 /// Pools on disks that are here and that nobody has opened. Programs find them among the devices.

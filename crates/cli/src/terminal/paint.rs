@@ -13,7 +13,12 @@ pub(crate) enum Tone {
     Caution,
     /// Something is lost or about to be.
     Bad,
+    /// One of several owners, by its number: colours repeat where there are many.
+    Owner(u8),
 }
+
+/// Colours of owners: none that says how things are.
+const OWNERS: [&str; 6] = ["34", "35", "36", "94", "95", "96"];
 
 /// Whether colour is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +38,9 @@ impl Paint {
             (Self::Always, Tone::Good) => "32",
             (Self::Always, Tone::Caution) => "33",
             (Self::Always, Tone::Bad) => "31",
+            (Self::Always, Tone::Owner(nth)) => {
+                OWNERS.get(usize::from(nth) % OWNERS.len()).copied().unwrap_or("39")
+            }
         };
         format!("\x1b[{code}m{text}\x1b[0m")
     }

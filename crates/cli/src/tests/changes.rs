@@ -209,10 +209,11 @@ fn of_several_settings_none_is_made_where_one_is_refused() {
 }
 
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
-const READERS: [&str; 33] = [
+const READERS: [&str; 34] = [
     "status",
     "pool list",
     "pool show",
+    "pool map",
     "disk list",
     "space list",
     "space show",

@@ -12,6 +12,7 @@ pub(crate) mod pools;
 pub(crate) mod quotas;
 pub(crate) mod room;
 pub(crate) mod shares;
+pub(crate) mod slab_map;
 pub(crate) mod spaces;
 pub(crate) mod status;
 pub(crate) mod tables;

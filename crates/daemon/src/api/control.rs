@@ -203,6 +203,7 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         ShowPool: question(async |engine, [pool], _| engine.pools.changes.show_pool(pool).await);
         ShowHistory: question(async |engine, [pool], query| engine.reports.history(pool, query).await);
         ShowRoom: question(async |engine, [pool], _| engine.reports.df(pool).await);
+        ShowSlabMap: question(async |engine, [pool], query| engine.reports.slab_map(pool, query).await);
         ExportPool: change(async |engine, [pool], request| engine.pools.ends.export_pool(pool, request).await);
         DestroyPool: change(async |engine, [pool], request| engine.pools.ends.destroy_pool(pool, request).await);
         ScrubPool: change(async |engine, [pool], request| engine.spaces.scrubs.scrub(pool, request).await);

@@ -7,9 +7,11 @@ mod events;
 mod figures;
 mod history;
 mod job_control;
+mod recent_slab_maps;
 mod reports;
 mod serving;
 mod shutdown;
+mod slab_map;
 mod web_user;
 mod why;
 

@@ -9,6 +9,7 @@ use dolmen_placement::Offer;
 use dolmen_space::{Integrity, Resiliency};
 
 use crate::answer::Answer;
+use crate::api::recent_slab_maps::RecentSlabMaps;
 use crate::base::Base;
 use crate::exports::NbdServer;
 use crate::fault;
@@ -31,6 +32,7 @@ pub(crate) struct Reports {
     nbd: Rc<NbdServer>,
     pub(super) began: Instant,
     pub(super) history_reads: Rc<HistoryReads>,
+    pub(super) slab_maps: RecentSlabMaps,
 }
 
 impl Reports {
@@ -43,6 +45,7 @@ impl Reports {
             nbd: Rc::clone(&base.nbd),
             began: base.began,
             history_reads: Rc::clone(&base.history_reads),
+            slab_maps: RecentSlabMaps::default(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_api::{Finding, FindingCode, Health, Object};
+use dolmen_block_io::sync::yield_now;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, DiskCounters, PoolState};
 use dolmen_space::{DataLossKind, Space, failed_reads};
@@ -14,7 +15,6 @@ use crate::finding::found;
 use crate::health::growth::growth_findings;
 use crate::open_pool::OpenPool;
 use crate::plan::{Offered, room_for};
-use crate::rooms::yield_now;
 use crate::settings::{filling_findings, lacks_reserve, look_at_filling, room_used, rows_share};
 use crate::state::{Backing, FAILING_ERRORS, Slow, is_here};
 use crate::words::counted;

@@ -6,6 +6,7 @@ use dolmen_api::{
     API_VERSION, ErrorBody, ErrorCode, Finding, FindingCode, Health, JobState, Object, SCHEMA, Version,
 };
 use dolmen_block_io::Instant;
+use dolmen_block_io::sync::yield_now;
 use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{DataLossKind, Space, failed_reads};
 
@@ -20,7 +21,6 @@ use crate::health::findings::{
 use crate::health::growth::growth_advice;
 use crate::jobs::{Entry, JobView};
 use crate::open_pool::{ClosedPool, OpenPool};
-use crate::rooms::yield_now;
 use crate::settings::{apart_advice, reserve_advice, room_advice};
 use crate::state::Slow;
 

@@ -10,7 +10,7 @@ use std::io;
 use std::rc::Rc;
 
 use dolmen_api::{ErrorBody, ErrorCode};
-use dolmen_block_io::sync::AsyncMutex;
+use dolmen_block_io::sync::{AsyncMutex, yield_now};
 use dolmen_history::{Found, Point, Question, SlotKey};
 use dolmen_pool::keys;
 
@@ -19,7 +19,6 @@ use crate::fault;
 use crate::io_worker::IoWorker;
 use crate::open_pool::OpenPool;
 use crate::ranks;
-use crate::rooms::yield_now;
 
 /// Slots that a step copies, at most.
 const STEP: u64 = 16;

@@ -15,6 +15,7 @@
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use dolmen_block_io::sync::yield_now;
 use dolmen_block_io::{Clock, Seams, sleep};
 use dolmen_history::{Level, Object, Question, Recorder, Use, read_samples, write_sample};
 use dolmen_pool::{PoolError, PoolState, keys};
@@ -24,7 +25,6 @@ use crate::jobs::{Jobs, seconds_now};
 use crate::open_pool::OpenPool;
 use crate::pools::history_reads::HistoryReads;
 use crate::pools::saved_history::{self, Saved, delete_rest, has_log_room, saved_recorder};
-use crate::rooms::yield_now;
 use crate::state::{PoolRoom, Seen, Tail, TailLoss, Tails, object_of};
 
 /// Seconds between two samples.

@@ -97,6 +97,8 @@ mod same_name;
 #[cfg(test)]
 mod shares;
 #[cfg(test)]
+mod slab_map;
+#[cfg(test)]
 mod slow;
 #[cfg(test)]
 mod stuck;

@@ -160,6 +160,20 @@ impl FreeMap {
         edits
     }
 
+    /// Returns the allocation units of the disk.
+    pub(crate) fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// Returns the first free runs that begin at an allocation unit or behind it, in order of address, so many at most.
+    pub(crate) fn runs_from(&self, first: u64, max: usize) -> Vec<Run> {
+        self.runs
+            .range(first..)
+            .take(max)
+            .map(|(first, count)| Run { first: *first, count: *count })
+            .collect()
+    }
+
     /// The free runs in order of address.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.runs.iter().map(|(first, count)| Run { first: *first, count: *count })

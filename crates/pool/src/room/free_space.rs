@@ -87,6 +87,19 @@ impl FreeSpace {
         Some(self.maps.borrow().get(&slot)?.runs().collect())
     }
 
+    /// Returns the first free runs of a disk that begin at an allocation unit or behind it, in order of address, so many at most;
+    /// none where [`free_runs`](Self::free_runs) has none.
+    #[must_use]
+    pub fn free_runs_from(&self, slot: DiskSlot, first: u64, max: usize) -> Vec<Run> {
+        self.maps.borrow().get(&slot).map_or_else(Vec::new, |map| map.runs_from(first, max))
+    }
+
+    /// Returns the allocation units of a member, which may be away; `None` where [`free_runs`](Self::free_runs) is.
+    #[must_use]
+    pub fn units_on(&self, slot: DiskSlot) -> Option<u64> {
+        Some(self.maps.borrow().get(&slot)?.units())
+    }
+
     /// Has a member of a pool that is open for reading the allocation units that its label says more than the map: a growth was
     /// cut short, and the next opening for writing gives them.
     pub(crate) fn show_gained(&self, disk: &Disk, extent: Extent) {

@@ -24,6 +24,7 @@ pub(crate) mod replacement;
 pub(crate) mod reserve;
 pub(crate) mod retiring;
 pub(crate) mod scrub;
+pub(crate) mod slab_map;
 pub(crate) mod slab_targets;
 pub(crate) mod sole_copy;
 pub(crate) mod trash;

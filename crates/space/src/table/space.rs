@@ -763,22 +763,32 @@ impl SpaceRows {
         mut action: impl FnMut(u64, &RowRecord),
     ) -> Result<(), SpaceError> {
         const STEP: usize = 256;
-        let mut from = 0;
-        loop {
-            let found = self.shared.pool.map().scan(keys::places(self.id, from..u64::MAX), STEP).await?;
-            let count = found.len();
-            for (key, _) in found {
-                let (_, _, index) = keys::parts(&key);
-                // One that was freed since is none any more.
-                if let Some(record) = self.record_at(index).await? {
-                    action(index, &record);
-                }
-                from = index + 1;
-            }
-            if count < STEP {
-                return Ok(());
-            }
+        let mut from = Some(0);
+        while let Some(first) = from {
+            from = self.for_next_records(first, STEP, &mut action).await?;
         }
+        Ok(())
+    }
+
+    /// Calls back for the next rows that exist from an index on, in order, so many at most. Returns the index to go on from;
+    /// `None` where there is none behind them.
+    pub(crate) async fn for_next_records(
+        &self,
+        from: u64,
+        max: usize,
+        action: &mut impl FnMut(u64, &RowRecord),
+    ) -> Result<Option<u64>, SpaceError> {
+        let found = self.shared.pool.map().scan(keys::places(self.id, from..u64::MAX), max).await?;
+        let (count, mut next) = (found.len(), from);
+        for (key, _) in found {
+            let (_, _, index) = keys::parts(&key);
+            // One that was freed since is none any more.
+            if let Some(record) = self.record_at(index).await? {
+                action(index, &record);
+            }
+            next = index + 1;
+        }
+        Ok((count == max).then_some(next))
     }
 
     /// Drops idle table pages of its rows.

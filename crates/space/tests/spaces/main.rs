@@ -49,6 +49,7 @@ mod returned;
 mod roles;
 mod scrub;
 mod shadow_rows;
+mod slab_map;
 mod slow;
 mod sole_tables;
 mod strict;

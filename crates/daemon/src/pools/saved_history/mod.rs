@@ -15,12 +15,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use dolmen_block_io::sync::yield_now;
 use dolmen_history::{Index, REWRITES_MAX, Rebuilding, Recorder, SLOT_BYTES_MAX, SlotKey, budget_of};
 use dolmen_mutation::mutation;
 use dolmen_pool::{Change, PoolError, Purpose, keys};
 
 use crate::open_pool::OpenPool;
-use crate::rooms::yield_now;
 
 #[cfg(test)]
 mod tests;
