@@ -213,8 +213,8 @@ put_documents() {
         put 644 docs/known_faults.md /usr/share/doc/dolmen/known_faults.md &&
         put 644 "$work/bom" /usr/share/doc/dolmen/dolmen.cdx.json &&
         put 644 "$work/notices" /usr/share/doc/dolmen/crates.txt || return 1
-    for put_page in docs/guide/src/*; do
-        put 644 "$put_page" "/usr/share/doc/dolmen/guide/$(basename "$put_page")" || return 1
+    for put_page in docs/guide/src/*.* docs/guide/src/pictures/*; do
+        put 644 "$put_page" "/usr/share/doc/dolmen/guide/${put_page#docs/guide/src/}" || return 1
     done
     printf 'dolmen (%s) unstable; urgency=medium\n\n  * Build of commit %s.\n\n -- %s  %s\n' "$version" "$commit" "$maintainer" \
         "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" >"$put_docs/changelog"
