@@ -2123,7 +2123,8 @@ class Verbs:
             left out.
         parity: Parity columns of a space with parity, 1 or 2; 1 when left out.
         provisioning: Thin or fixed.
-        row_bytes: Bytes of a row; when left out as for a space.
+        row_bytes: Bytes of a row; when left out as for a space, but 4 MiB of a thin mirror, simple or span for files or
+            documents up to 1 TiB.
         sector_bytes: Logical sector, 512 or 4096; when left out as for a space.
         dry_run: Only tell what would happen.
 

@@ -1017,7 +1017,8 @@ class CreateVolume:
     """Thin or fixed."""
 
     row_bytes: Optional[Unsigned] = None
-    """Bytes of a row; when left out as for a space."""
+    """Bytes of a row; when left out as for a space, but 4 MiB of a thin mirror, simple or span for files or documents
+    up to 1 TiB."""
 
     sector_bytes: Optional[Unsigned] = None
     """Logical sector, 512 or 4096; when left out as for a space."""
