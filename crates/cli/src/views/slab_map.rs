@@ -43,7 +43,8 @@ impl<'a> Legend<'a> {
 
     /// The character of a cell, and how it looks.
     fn cell(&self, cell: &SlabCell) -> (char, Tone) {
-        let (mut best, mut others): (Option<((u8, char), u64)>, u64) = (None, cell.other_units);
+        let mut best: Option<((u8, char), u64)> = None;
+        let mut others = cell.other_units;
         for share in &cell.owners {
             match self.letter(share.owner) {
                 Some(letter) if best.is_none_or(|(_, units)| share.units > units) => {
