@@ -43,7 +43,7 @@ impl<'a> Legend<'a> {
 
     /// The character of a cell, and how it looks.
     fn cell(&self, cell: &SlabCell) -> (char, Tone) {
-        let mut best = None;
+        let mut best: Option<((u8, char), u64)> = None;
         let mut others = cell.other_units;
         for share in &cell.owners {
             match self.letter(share.owner) {
