@@ -21,7 +21,7 @@
 //! | `W` | `+`; from now on the end of the connection ends the descriptor holder |
 //! | `E` | `+`; it lets go and ends |
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -296,6 +296,9 @@ struct Hold {
     watching: bool,
 }
 
+/// Name of the process in lists.
+const PROCESS_NAME: &CStr = c"dolmen-holder";
+
 /// The descriptor holder's whole life. Standard input is the listening socket. Returns the process's exit code.
 #[must_use]
 pub fn keep() -> u8 {
@@ -309,6 +312,8 @@ pub fn keep() -> u8 {
 /// Cuts the ties to whoever started it, and locks its memory. Only the lock and the deafness are needed for its work;
 /// where one of the others is forbidden it still keeps.
 fn prepare() -> Result<(), Errno> {
+    // Who ends the daemon by the name of its program means the daemon alone.
+    let _ = rustix::thread::set_name(PROCESS_NAME);
     let _ = rustix::process::setsid();
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");

@@ -34,6 +34,14 @@ function compareRelease(found) {
   arrived();
 }
 
+// Of a change that was sent, nobody knows what became of it.
+const UNKNOWN_END = {
+  error: {
+    message: 'the server does not answer, and what was asked for may have been done',
+    hint: 'look whether it was done before you ask again',
+  },
+};
+
 async function send(method, path, body) {
   const init = { method, headers: { Accept: 'application/json' }, credentials: 'same-origin', cache: 'no-store' };
   if (method === 'POST') {
@@ -45,7 +53,7 @@ async function send(method, path, body) {
   try {
     answer = await fetch(path, init);
   } catch {
-    throw new Refusal(0, null);
+    throw new Refusal(0, method === 'POST' ? UNKNOWN_END : null);
   }
   compareRelease(answer.headers.get('dolmen-console'));
   const text = await answer.text();

@@ -33,7 +33,7 @@ pub(crate) fn mount(volume: &Volume) -> Result<Outcome, Failure> {
         return Err(in_use(
             volume,
             &format!("{source} is mounted there"),
-            "unmount it, or choose another mount point",
+            &format!("`umount {at}`, or choose another mount point"),
         ));
     }
     if let Some(elsewhere) = table.of_device(number, device).next() {
@@ -137,7 +137,7 @@ pub(crate) fn require_mounted(volume: &Volume) -> Result<u64, Failure> {
         Some(there) if there.is_of(number, device) => Ok(there.id),
         Some(other) => {
             let source = String::from_utf8_lossy(&other.source).into_owned();
-            Err(in_use(volume, &format!("{source} is mounted there"), "unmount it"))
+            Err(in_use(volume, &format!("{source} is mounted there"), &format!("umount {at}")))
         }
         None => Err(in_use(volume, "the volume is not mounted", "mount it with `dolmen volume mount`")),
     }

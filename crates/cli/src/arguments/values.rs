@@ -308,7 +308,7 @@ impl FromStr for RepairAfter {
     }
 }
 
-/// A size that a space can have. One with a fraction, such as 3.7G, is rounded up to whole blocks.
+/// A size that a space can have. One with a unit, such as 3.7G or 10GB, is rounded up to whole blocks; a number of bytes is meant.
 pub(crate) fn parse_space_size(text: &str) -> Result<Bytes, SizeError> {
     let size = match parse_size(text) {
         Err(SizeError::Bytes(ParseBytesError::TooLarge { text })) => {
@@ -316,7 +316,8 @@ pub(crate) fn parse_space_size(text: &str) -> Result<Bytes, SizeError> {
         }
         parsed => parsed?,
     };
-    let size = if text.contains('.') { size.align_up(BLOCK_BYTES) } else { size };
+    let has_unit = !text.bytes().all(|letter| letter.is_ascii_digit());
+    let size = if has_unit { size.align_up(BLOCK_BYTES) } else { size };
     if !size.0.is_multiple_of(BLOCK_BYTES) {
         return Err(SizeError::Unaligned { found: size.0, next: size.align_up(BLOCK_BYTES).0 });
     }
@@ -352,6 +353,7 @@ mod tests {
     fn sizes_of_spaces_are_whole_blocks_and_not_nothing() {
         assert_eq!(parse_space_size("1.5G"), Ok(Bytes(3 << 29)));
         assert_eq!(parse_space_size("3.7G"), Ok(Bytes(3_972_845_568)));
+        assert_eq!(parse_space_size("10GB"), Ok(Bytes(10_000_003_072)));
         for text in ["0", "0K", "0.0G"] {
             assert_eq!(parse_space_size(text), Err(SizeError::Zero), "{text}");
         }

@@ -28,7 +28,11 @@ pub(crate) struct Cell {
 impl Cell {
     /// A field that stands out in a tone of its own.
     pub(crate) fn toned(text: impl Into<String>, tone: Tone) -> Self {
-        Self { text: text.into(), tone }
+        let text = text.into();
+        // A name from elsewhere keeps to its line and its column.
+        let text =
+            if text.contains(['\n', '\t']) { text.replace('\n', "\\n").replace('\t', "\\t") } else { text };
+        Self { text, tone }
     }
 }
 

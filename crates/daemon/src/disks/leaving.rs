@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{ErrorBody, ErrorCode};
+use dolmen_api::{ErrorBody, ErrorCode, shell_word};
 use dolmen_placement::Offer;
 use dolmen_pool::{Disk, Role};
 use dolmen_space::{ConversionForecast, RemovalForecast, Space};
@@ -74,6 +74,7 @@ pub(crate) fn undo_of_removing(pool: &OpenPool, disk: &Disk) -> Undo {
         ));
     }
     let (pool, slot, name) = (pool.name(), disk.slot().0, disk.name());
+    let name = shell_word(&name);
     Undo::By(format!(
         "dolmen pool remove {pool} {slot} --cancel, or, when it has ended, dolmen pool add {pool} {name}"
     ))

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use dolmen_api::{
     Change, DeviceState, Disks, ErrorBody, ErrorCode, Job, JobState, OnlineDisk, Plan, ReplaceDisk, SCHEMA,
+    shell_word,
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_block_linux::path_of;
@@ -504,6 +505,8 @@ pub(crate) fn has_left(pool: &OpenPool, path: &Path) -> ErrorBody {
         "{path} was a disk of pool {name} and has left it, so it cannot take part again; what it holds is out of date, and the \
          pool goes on without it; nothing was changed"
     );
+    let path = path.to_string();
+    let path = shell_word(&path);
     let hint = format!(
         "`dolmen pool add {name} {path} --destroy={path}` takes it in as a new disk, and loses what it holds"
     );

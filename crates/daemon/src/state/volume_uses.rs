@@ -48,6 +48,11 @@ impl VolumeUses {
         self.uses.borrow().get(&space) == Some(&VolumeUse::Making)
     }
 
+    /// Returns whether the job that was to make the volume of a space has failed.
+    pub(crate) fn is_unmade(&self, space: SpaceKey) -> bool {
+        self.uses.borrow().get(&space) == Some(&VolumeUse::Unmade)
+    }
+
     /// Refuses to detach a space whose volume is mounted or being made; `name` is that of both.
     pub(crate) fn check_detachable(&self, space: SpaceKey, name: &str) -> Answer<()> {
         match self.uses.borrow().get(&space) {

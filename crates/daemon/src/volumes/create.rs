@@ -19,7 +19,7 @@ use dolmen_volume::record::{DesiredVolume, Schedules, Unknown, VolumeRecord, Vol
 use dolmen_volume::version::Version;
 
 use crate::answer::Answer;
-use crate::open_pool::key_of;
+use crate::open_pool::{OpenPool, key_of};
 use crate::plan::{made, planned};
 use crate::spaces::plan_new_space;
 use crate::state::VolumeUse;
@@ -48,7 +48,8 @@ impl VolumeCreations {
         let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let exclusive = self.volumes.pools.lock_for_change(&pool).await?;
         let name = format!("{}/{}", pool.name(), request.name);
-        let new = plan_new_space(&pool, &space_of(&request))?;
+        let new = plan_new_space(&pool, &space_of(&request));
+        let new = new.map_err(|error| self.hint_at_namesake(error, &pool, &request.name, &name))?;
         let (record, shown) = self.choose(&name, &request, &new.spec).await?;
         // It ends when the record is written, or nothing was made.
         let _claim = claim_place(&self.volumes, &record.mount_point, &name).await?;
@@ -85,6 +86,18 @@ impl VolumeCreations {
         change.space = Some(self.volumes.views.view_space(&pool, &space).await?);
         change.volume_plan = Some(shown);
         Ok(change)
+    }
+
+    /// Says what to do where a volume that was not made to its end has the name.
+    fn hint_at_namesake(&self, error: ErrorBody, pool: &OpenPool, space: &str, name: &str) -> ErrorBody {
+        let found = pool.space(space).ok().filter(|_| error.code == ErrorCode::NameTaken);
+        match found {
+            Some(space) if self.volumes.uses.is_unmade(key_of(pool, &space)) => error.hint(format!(
+                "it is a volume that was not made to the end: `dolmen volume mount {name}` goes on with it, \
+                 `dolmen volume delete {name}` deletes it"
+            )),
+            Some(_) | None => error,
+        }
     }
 
     /// Refuses a mount point that the mount would refuse once all is made.

@@ -166,6 +166,11 @@ pub(crate) fn volume_advice(finding: &Finding) -> Option<String> {
     }
 }
 
+/// Whether the creation of a volume has failed: what stands in its way is known, and no process is at work.
+fn is_unmade(volume: &dolmen_api::Volume) -> bool {
+    volume.state == VolumeState::Making && volume.worker.is_none() && !volume.why.is_empty()
+}
+
 fn findings_of(volume: &dolmen_api::Volume) -> Vec<Finding> {
     let object = || Object::space(volume.pool.as_str(), volume.name.as_str());
     let name = format!("{}/{}", volume.pool, volume.name);
@@ -185,6 +190,11 @@ fn findings_of(volume: &dolmen_api::Volume) -> Vec<Finding> {
             false => cause.join("; "),
         };
         let text = format!("volume {name} is to be mounted at {at}, and is not: {cause}");
+        findings.push(warn(FindingCode::VolumeNotMounted, text));
+    }
+    if is_unmade(volume) {
+        let text =
+            format!("volume {name} is not made yet, and nothing goes on with it: {}", volume.why.join("; "));
         findings.push(warn(FindingCode::VolumeNotMounted, text));
     }
     if let Some(worker) =
@@ -250,6 +260,8 @@ mod tests {
             (json!({"mounted_at": null}), vec![FindingCode::VolumeNotMounted]),
             (json!({"mounted_at": null, "is_to_be_mounted": false}), vec![]),
             (json!({"mounted_at": null, "state": "making"}), vec![]),
+            (json!({"state": "making", "why": ["mkfs failed"]}), vec![FindingCode::VolumeNotMounted]),
+            (json!({"state": "making", "why": ["mkfs failed"], "worker": worker(1)}), vec![]),
             (json!({"mounted_at": null, "mount_state": "mounting"}), vec![]),
             (json!({"mounted_at": null, "mount_state": "unmounting"}), vec![]),
             (json!({"mounted_at": null, "worker": worker(SLOW_S - 1)}), vec![]),
