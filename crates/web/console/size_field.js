@@ -8,10 +8,13 @@ const UNITS = [
   ['TiB', 2 ** 40],
 ];
 
+const NUMBER = /^[0-9]+([.,][0-9]+)?$/;
+
 /** The bytes that a size field holds, or nothing where it holds no size. */
 export function bytesOf(size) {
   const unit = UNITS.find(([name]) => name === size.unit)[1];
-  const value = Number(String(size.value).replace(',', '.'));
+  const text = String(size.value).trim();
+  const value = NUMBER.test(text) ? Number(text.replace(',', '.')) : 0;
   // Sizes are multiples of 4 KiB.
   return value > 0 ? Math.round((value * unit) / 4096) * 4096 : null;
 }
@@ -55,6 +58,9 @@ export function sizeField(label, size, redraw, hint) {
         UNITS.map(([unit]) => h('option', { value: unit }, unit)),
       ),
     ),
+    String(size.value).trim() && !bytesOf(size)
+      ? h('small', { class: 'bad-text', role: 'alert' }, 'A size is a number above 0, such as 10 or 1.5.')
+      : null,
     hint ? h('small', null, hint) : null,
   );
 }

@@ -6,9 +6,8 @@ import { change } from './api.js';
 import { commandLine, perform, planStep, wizard } from './dialog.js';
 import { h } from './dom.js';
 import { baseName, bytes, command, losses, plural, protection } from './format.js';
+import { isName, nameField } from './name_field.js';
 import { table } from './parts.js';
-
-const NAME = /^[a-z0-9][a-z0-9._-]*$/i;
 
 function bodyOf(model) {
   const disks = chosenOf(model.picks).map((device) => device.path);
@@ -102,24 +101,7 @@ function chooseDisks(model, redraw) {
 
 function nameIt(model, redraw) {
   return [
-    h(
-      'label',
-      { class: 'field' },
-      h('span', null, 'Name of the pool'),
-      h('input', {
-        type: 'text',
-        name: 'name',
-        required: true,
-        value: model.name,
-        spellcheck: 'false',
-        autocomplete: 'off',
-        oninput: (event) => {
-          model.name = event.target.value;
-          redraw();
-        },
-      }),
-      h('small', null, 'Letters, digits, dots, dashes and underscores.'),
-    ),
+    nameField('Name of the pool', model, redraw),
     h(
       'details',
       null,
@@ -168,7 +150,7 @@ export function newPool() {
     model,
     steps: [
       { title: 'Disks', heading: 'Which disks?', view: chooseDisks, isReady: () => isPicked(model.picks) },
-      { title: 'Name', heading: 'What is it called?', view: nameIt, isReady: () => NAME.test(model.name) },
+      { title: 'Name', heading: 'What is it called?', view: nameIt, isReady: () => isName(model.name) },
       {
         title: 'Confirm',
         heading: 'What will happen',

@@ -5,6 +5,7 @@ import { commandLine, perform, planStep, wizard } from './dialog.js';
 import { h } from './dom.js';
 import { bytes, command, losses, protection, sizeWord } from './format.js';
 import { jobs, pools } from './live.js';
+import { isName, nameField } from './name_field.js';
 import { jobView } from './parts.js';
 import { bytesOf, sizeField } from './size_field.js';
 
@@ -17,8 +18,6 @@ const PURPOSES = {
   backup: ['Backup', 'A volume with btrfs for copies that are seldom read. Parity takes the least room.', 'parity-1-1'],
   space: ['Block device', 'A space without a file system, to attach here or to serve over NBD.', 'mirror-2-0'],
 };
-
-const NAME = /^[a-z0-9][a-z0-9._-]*$/i;
 
 const keyOf = (fit) => `${fit.resiliency}-${fit.copies}-${fit.parity ?? 0}`;
 
@@ -156,22 +155,7 @@ function sizeStep(model, redraw) {
   const size = bytesOf(model.size);
   const room = model.provisioning === 'fixed' ? fit?.usable_fixed_bytes : fit?.usable_bytes;
   return [
-    h(
-      'label',
-      { class: 'field' },
-      h('span', null, model.purpose === 'space' ? 'Name of the space' : 'Name of the volume'),
-      h('input', {
-        type: 'text',
-        name: 'name',
-        value: model.name,
-        spellcheck: 'false',
-        autocomplete: 'off',
-        oninput: (event) => {
-          model.name = event.target.value;
-          redraw();
-        },
-      }),
-    ),
+    nameField(model.purpose === 'space' ? 'Name of the space' : 'Name of the volume', model, redraw),
     sizeField(
       'Size',
       model.size,
@@ -346,7 +330,7 @@ export function newSpace(pool) {
         title: 'Size',
         heading: 'How large is it?',
         view: sizeStep,
-        isReady: () => NAME.test(model.name) && Boolean(bytesOf(model.size)),
+        isReady: () => isName(model.name) && Boolean(bytesOf(model.size)),
       },
       {
         title: 'Confirm',
