@@ -120,7 +120,7 @@ export function planView(answer) {
     { class: 'plan' },
     plan.steps.length
       ? [
-          h('h3', null, 'What happens'),
+          h('h3', null, 'Steps'),
           h(
             'ol',
             null,
