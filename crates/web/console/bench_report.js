@@ -4,6 +4,7 @@ import { keep, pathOf } from './api.js';
 import { lines } from './chart.js';
 import { commandLine, refusal } from './dialog.js';
 import { h } from './dom.js';
+import { choiceField, option } from './fields.js';
 import { bytes, command, count, latency, plural, when } from './format.js';
 import { card, facts, pageHead, pill, table } from './parts.js';
 import { redraw } from './redraw.js';
@@ -27,25 +28,6 @@ const time = (ns) => latency(ns / 1000);
 const flushText = (flush) => (flush === 'none' ? 'without flushes' : flush === 'end' ? 'a flush at the end' : `a flush ${flush} writes`);
 const load = (point) => (point.file_bytes ? bytes(point.file_bytes) : count(point.outstanding));
 const atOf = (point) => point.file_bytes ?? point.outstanding;
-
-function choose(label, value, values, set) {
-  return h(
-    'label',
-    { class: 'field' },
-    h('span', null, label),
-    h(
-      'select',
-      {
-        value,
-        onchange: (event) => {
-          set(event.target.value);
-          redraw();
-        },
-      },
-      values.map(([each, text]) => h('option', { value: each }, text)),
-    ),
-  );
-}
 
 /** Curves of the chosen profile: throughput and latency beside the outstanding I/Os, whose axis is logarithmic. */
 function curves(points, targets) {
@@ -181,17 +163,19 @@ function shown(job, { figures, file }) {
       h(
         'div',
         { class: 'field-row' },
-        choose(
+        choiceField(
           'Profile',
           choice.profile,
-          profiles.map((each) => [each.name, each.title]),
+          profiles.map((each) => option(each.name, each.title)),
           (value) => (choice.profile = value),
+          redraw,
         ),
-        choose(
+        choiceField(
           'Flushes',
           choice.flush,
-          flushes.map((flush) => [flush, flushText(flush)]),
+          flushes.map((flush) => option(flush, flushText(flush))),
           (value) => (choice.flush = value),
+          redraw,
         ),
       ),
     ),

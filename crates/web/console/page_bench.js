@@ -4,6 +4,7 @@ import { can, known, refresh } from './api.js';
 import { report } from './bench_report.js';
 import { commandLine, propose } from './dialog.js';
 import { h } from './dom.js';
+import { choiceField, option, textField } from './fields.js';
 import { command, count, duration, sizeWord, when } from './format.js';
 import { isOver, jobs, now, spaces } from './live.js';
 import { jobActions } from './page_jobs.js';
@@ -24,52 +25,11 @@ const model = {
 // A list is read again when somebody comes, and every few seconds while something is measured.
 export const opened = () => refresh('ListBenchmarks');
 
+const NUMERIC = { inputmode: 'numeric', size: 12 };
+
 const nameOf = (space) => `${space.pool}/${space.name}`;
 const numbers = (text) => text.split(/[\s,;]+/).filter(Boolean);
 const isNumber = (text, least) => /^\d{1,6}$/.test(text) && Number(text) >= least;
-
-function select(label, value, options, choose, hint) {
-  return h(
-    'label',
-    { class: 'field' },
-    h('span', null, label),
-    h(
-      'select',
-      {
-        value,
-        onchange: (event) => {
-          choose(event.target.value);
-          redraw();
-        },
-      },
-      options,
-    ),
-    hint ? h('small', null, hint) : null,
-  );
-}
-
-function field(label, name, hint) {
-  return h(
-    'label',
-    { class: 'field' },
-    h('span', null, label),
-    h('input', {
-      type: 'text',
-      inputmode: name === 'outstanding' ? 'text' : 'numeric',
-      autocomplete: 'off',
-      name,
-      size: 12,
-      value: model[name],
-      oninput: (event) => {
-        model[name] = event.target.value;
-        redraw();
-      },
-    }),
-    hint ? h('small', null, hint) : null,
-  );
-}
-
-const option = (value, text = value) => h('option', { value }, text);
 
 function profileOptions(document) {
   return document.groups.map((group) => {
@@ -157,8 +117,8 @@ function form(document) {
     h(
       'div',
       { class: 'field-row' },
-      select('Space', model.first, names.map((name) => option(name)), (value) => (model.first = value)),
-      select(
+      choiceField('Space', model.first, names.map((name) => option(name)), (value) => (model.first = value), redraw),
+      choiceField(
         'Compared with',
         model.second,
         [option('', 'no other space'), ...names.filter((name) => name !== model.first).map((name) => option(name))],
@@ -167,9 +127,10 @@ function form(document) {
           // A verdict needs five rounds.
           if (value && Number(model.rounds) < 5) model.rounds = '5';
         },
+        redraw,
       ),
     ),
-    select('Profile', model.profile, profileOptions(document), (value) => (model.profile = value), group?.title),
+    choiceField('Profile', model.profile, profileOptions(document), (value) => (model.profile = value), redraw, { hint: group?.title }),
     asked.writes
       ? h('p', { class: 'note warn' }, `This profile writes. All that ${asked.names.join(' and ')} holds is lost.`)
       : h('p', { class: 'quiet' }, 'This profile only reads. What was never written is read from nowhere, which looks fast.'),
@@ -177,9 +138,9 @@ function form(document) {
       'div',
       { class: 'field-row' },
       sizeField('Used of each space', model.size, redraw),
-      field('Rounds', 'rounds'),
-      field('Seconds for each load', 'runtime'),
-      field('Outstanding I/Os', 'outstanding'),
+      textField('Rounds', model, 'rounds', redraw, NUMERIC),
+      textField('Seconds for each load', model, 'runtime', redraw, NUMERIC),
+      textField('Outstanding I/Os', model, 'outstanding', redraw, { size: 12 }),
     ),
     h('small', null, 'Outstanding I/Os, such as 1 8 64, may stay empty: then those of the profile are measured. What fits into a cache looks fast.'),
     h(

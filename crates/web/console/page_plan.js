@@ -3,6 +3,7 @@
 import { request } from './api.js';
 import { commandLine, refusal } from './dialog.js';
 import { h } from './dom.js';
+import { textField } from './fields.js';
 import { bytes, command, percent, plural } from './format.js';
 import { card, pageHead, pill, table } from './parts.js';
 import { redraw } from './redraw.js';
@@ -37,26 +38,6 @@ async function make(event) {
   }
   model.isBusy = false;
   redraw();
-}
-
-function field(label, name, hint) {
-  return h(
-    'label',
-    { class: 'field' },
-    h('span', null, label),
-    h('input', {
-      type: 'text',
-      name,
-      spellcheck: 'false',
-      autocomplete: 'off',
-      value: model[name],
-      oninput: (event) => {
-        model[name] = event.target.value;
-        redraw();
-      },
-    }),
-    h('small', null, hint),
-  );
 }
 
 const title = (answer) => [answer.title, answer.in_this_version ? null : [' ', pill('info', 'cannot be made yet')]];
@@ -132,9 +113,9 @@ export function view() {
     h(
       'form',
       { class: 'card', onsubmit: make },
-      field('Disks', 'disks', 'Such as 4x8TB 2x4TB, or 3x4TB@shelf1 3x4TB@shelf2: disks with one domain may fail together.'),
-      field('Disks to add', 'added', 'May stay empty: then one more disk of each of the largest sizes is tried.'),
-      field('Resiliencies', 'resiliency', 'May stay empty; else such as mirror:2, parity:2 or 8+3.'),
+      textField('Disks', model, 'disks', redraw, { hint: 'Such as 4x8TB 2x4TB, or 3x4TB@shelf1 3x4TB@shelf2: disks with one domain may fail together.' }),
+      textField('Disks to add', model, 'added', redraw, { hint: 'May stay empty: then one more disk of each of the largest sizes is tried.' }),
+      textField('Resiliencies', model, 'resiliency', redraw, { hint: 'May stay empty; else such as mirror:2, parity:2 or 8+3.' }),
       refusal(model.error),
       h(
         'div',

@@ -3,6 +3,7 @@
 import { account, keep, session, stale } from './api.js';
 import { commandLine, dialog, refusal } from './dialog.js';
 import { h, toast } from './dom.js';
+import { choiceField, option, textField } from './fields.js';
 import { command, day, duration, when } from './format.js';
 import { live, uptime } from './live.js';
 import { channelsCard } from './page_alerts.js';
@@ -92,43 +93,14 @@ function form({ title, text, fields, label, path, body, isReady = () => true, is
   });
 }
 
-function text(model, redraw, name, label, more = {}) {
-  return h(
-    'label',
-    { class: 'field' },
-    h('span', null, label),
-    h('input', {
-      type: 'text',
-      name,
-      autocomplete: 'off',
-      spellcheck: 'false',
-      value: model[name] ?? '',
-      oninput: (event) => {
-        model[name] = event.target.value;
-        redraw();
-      },
-      ...more,
-    }),
-  );
-}
-
 const roleField = (model, redraw) =>
-  h(
-    'label',
-    { class: 'field' },
-    h('span', null, 'Role'),
-    h(
-      'select',
-      {
-        name: 'role',
-        value: model.role ?? 'viewer',
-        onchange: (event) => {
-          model.role = event.target.value;
-          redraw();
-        },
-      },
-      ROLES.map(([value, label]) => h('option', { value }, label)),
-    ),
+  choiceField(
+    'Role',
+    model.role ?? 'viewer',
+    ROLES.map(([value, label]) => option(value, label)),
+    (value) => (model.role = value),
+    redraw,
+    { name: 'role' },
   );
 
 function changePassword() {
@@ -138,9 +110,9 @@ function changePassword() {
     path: '/password',
     line: () => web('user', 'password', session.user),
     fields: (model, redraw) => [
-      text(model, redraw, 'old', 'Old password', { type: 'password', autocomplete: 'current-password' }),
-      text(model, redraw, 'new', 'New password', { type: 'password', autocomplete: 'new-password' }),
-      text(model, redraw, 'again', 'New password again', { type: 'password', autocomplete: 'new-password' }),
+      textField('Old password', model, 'old', redraw, { type: 'password', autocomplete: 'current-password' }),
+      textField('New password', model, 'new', redraw, { type: 'password', autocomplete: 'new-password' }),
+      textField('New password again', model, 'again', redraw, { type: 'password', autocomplete: 'new-password' }),
       model.again && model.again !== model.new ? h('p', { class: 'bad-text' }, 'The two passwords differ.') : null,
     ],
     isReady: (model) => Boolean(model.old && model.new && model.new === model.again),
@@ -208,8 +180,8 @@ function newUser() {
     path: '/users',
     line: (model) => web('user', 'add', model.user || 'NAME', '--role', model.role ?? 'viewer'),
     fields: (model, redraw) => [
-      text(model, redraw, 'user', 'Name'),
-      text(model, redraw, 'password', 'Password', { type: 'password', autocomplete: 'new-password' }),
+      textField('Name', model, 'user', redraw),
+      textField('Password', model, 'password', redraw, { type: 'password', autocomplete: 'new-password' }),
       roleField(model, redraw),
     ],
     isReady: (model) => Boolean(model.user && model.password),
@@ -329,9 +301,9 @@ function newToken() {
     line: (model) =>
       web('token', 'create', model.name || 'NAME', '--role', model.role ?? 'viewer', '--days', String(model.days ?? 365)),
     fields: (model, redraw) => [
-      text(model, redraw, 'name', 'Name'),
+      textField('Name', model, 'name', redraw),
       roleField(model, redraw),
-      text(model, redraw, 'days', 'Days that it is valid', { type: 'number', min: 1, value: model.days ?? '365' }),
+      textField('Days that it is valid', model, 'days', redraw, { type: 'number', min: 1, value: model.days ?? '365' }),
     ],
     isReady: (model) => Boolean(model.name) && Number(model.days ?? 365) > 0,
     body: (model) => ({ name: model.name, role: model.role ?? 'viewer', days: Number(model.days ?? 365) }),
