@@ -61,10 +61,12 @@ def main():
     throttle = groups.Throttle(pool.loops)
     for count in COUNTS:
         (after, before), medians = compare(pool.loops, names, count)
-        slower = rig.percent(after[0] - before[0], before[0])
-        rig.bar(f"{count} documents: time after against before", f"{before[0]:.2f} s to {after[0]:.2f} s, {slower:+.1f} %",
+        usual = [median[0] for median in reversed(medians)]
+        slower = rig.percent(usual[1] - usual[0], usual[0])
+        rig.bar(f"{count} documents: median round after against before", f"{usual[0] * 1000:.1f} ms to {usual[1] * 1000:.1f} ms, {slower:+.1f} %",
                 f"<= +{SLOWER_PERCENT:.0f} %", slower <= SLOWER_PERCENT)
-        rig.bar(f"{count} documents: median of a round", f"{medians[1][0]:.3f} s to {medians[0][0]:.3f} s", "-", None)
+        # A bound of the block controller that is reached in one round delays the next, of whichever volume that is.
+        rig.bar(f"{count} documents: all rounds together", f"{before[0]:.2f} s to {after[0]:.2f} s", "-", None)
         rig.bar(f"{count} documents: reads of the disks", f"{before[1]} to {after[1]}, {rig.mib(before[2])} to {rig.mib(after[2])}",
                 "-", None)
     throttle.give_back()
