@@ -3,7 +3,7 @@
 import { h } from './dom.js';
 
 /** A field of a label and a control, with a hint below. */
-export function labelled(label, control, hint) {
+function labelled(label, control, hint) {
   return h(
     'label',
     { class: 'field' },
